@@ -58,7 +58,7 @@ func (c Chunk) Origin(line int64) Origin {
 	return o
 }
 
-// Unit returns what a number of a line counts: lines, or rows of a table.
+// Unit returns what a line number counts: lines, or the rows of a table.
 func Unit(rows bool) string {
 	if rows {
 		return "row"

@@ -1,4 +1,5 @@
-// Package docs embeds the manual for gpurun manual, so that it is where the program is.
+// Package docs embeds the manual for gpurun manual, so that every
+// installation has it.
 package docs
 
 import "embed"

@@ -79,7 +79,7 @@ func typeName(c format.Column) string {
 
 // addTo adds the columns to what is known of a table, after the sample has been taken. It
 // returns a line for the user if some of the types are not kept. isKept reports whether a column
-// passes through the job, for all that it knows.
+// passes through the job, as far as is known.
 func (d *declared) addTo(t *columns.TableSpec, isKept func(string) bool) string {
 	if d == nil {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// findDevices selects the job's devices. A kernel that uses none is asked first if there are
-// none.
+// findDevices selects the job's devices. If there are none, it asks the kernel whether it needs
+// one.
 func (p *prepared) findDevices(ctx context.Context) error {
 	err := p.selectDevices(ctx)
 	if err != nil && p.needsNoDevice(ctx, err) {

@@ -75,8 +75,8 @@ func (s *slotRun) mayHoldMore() bool {
 	return len(held) < most
 }
 
-// mayJoin reports whether a task may be computed together with others. A worker was lost with
-// one that may not: computed by itself, it can be blamed for the next loss. The records of a
+// mayJoin reports whether a task may be computed together with others. A task with which a worker
+// was lost may not: if it is computed alone, it is to blame for the next loss. The records of a
 // concurrent kernel may take long, so only the last attempt is made that way.
 func (s *slotRun) mayJoin(t task) bool {
 	if s.job.plan.Info.Concurrency > 0 {
@@ -96,8 +96,8 @@ func (s *slotRun) prefetch(ctx context.Context) {
 	}
 }
 
-// asking returns when to ask for another task again, nil if the worker needs none or, with a
-// batch kernel, if it was in vain before.
+// asking returns when to ask for another task again, nil if the worker needs none. For a batch
+// kernel, runTask asks only once, when the worker has read its task.
 func (s *slotRun) asking() <-chan time.Time {
 	if s.job.plan.Info.Concurrency == 0 || !s.mayHoldMore() {
 		return nil
@@ -138,8 +138,8 @@ func (s *slotRun) answered() (n int64) {
 	return n
 }
 
-// beyond returns how many records of the worker have an answer, without those of a count and
-// those that are booked.
+// beyond returns how many records of the worker have an answer, are not booked, and are not among
+// the counted ones.
 func (s *slotRun) beyond(counted chunk.Counts) int64 {
 	if s.job.plan.Info.Concurrency == 0 {
 		return 0

@@ -235,8 +235,8 @@ func (s sample) lacks(name string) error {
 	return fault.New(fault.Usage, "%s no member %q, which the kernel needs; %s", s.have(""), name, s.instead(name)).Set("kernel-config")
 }
 
-// have begins a sentence about the records, of what if it is not empty: "the first 3 records
-// have".
+// have begins a sentence about the sampled records: "the first 3 records have". of is empty, or
+// names their file: " of a.jsonl".
 func (s sample) have(of string) string {
 	if s.records == 1 {
 		return "the first record" + of + " has"

@@ -166,7 +166,7 @@ func (f *folder) withDifference(ctx context.Context, c Config, err error) error 
 		for _, change := range list {
 			texts = append(texts, change.text)
 		}
-		return fault.New(e.Kind, "%s, and the job has changed since it wrote it: %s", e.Message, strings.Join(texts, "; ")).WithCode(e.Code, e.Value)
+		return fault.New(e.Kind, "%s, and the job has changed since it wrote that file: %s", e.Message, strings.Join(texts, "; ")).WithCode(e.Code, e.Value)
 	}
 	if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil && !f.outputUnchanged(ctx, c.Output.Path, report) {
 		return fault.New(e.Kind, "%s, and is no longer what the job wrote", e.Message).WithCode(e.Code, e.Value)

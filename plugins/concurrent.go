@@ -44,7 +44,7 @@ type Answer struct {
 	Lines [][]byte
 	// Message is why the kernel rejects the record (Failed) or wants to try it again
 	// (Retry). It is written to the output, so it should depend on the record alone. For
-	// Later, it is what the user is shown; empty if only this record has to wait.
+	// Later, gpurun shows it to the user; empty if only this record has to wait.
 	Message string
 	// Detail helps to find the cause. It goes to the log and to failures.jsonl.
 	Detail string
@@ -81,9 +81,9 @@ func Rejected(format string, args ...any) Answer {
 func FailedBy(err error) Answer { return Answer{Verdict: Failed, Err: err} }
 
 // RetryAfter asks for another attempt, not before wait has passed; 0 leaves the time to
-// gpurun. With a wait, a server has too much to do: gpurun sends no other record for that time
-// either, and fewer at a time from then on. The record fails with the message when its attempts
-// are used up.
+// gpurun. A wait means that a server has too much to do: gpurun sends no other record for that
+// time either, and fewer at a time from then on. The record fails with the message when its
+// attempts are used up.
 func RetryAfter(wait time.Duration, format string, args ...any) Answer {
 	return Answer{Verdict: Retry, After: wait, Message: fmt.Sprintf(format, args...)}
 }
@@ -92,7 +92,7 @@ func RetryAfter(wait time.Duration, format string, args ...any) Answer {
 // computes them cannot be reached. gpurun shows the message, sends no new records, and sends
 // this one again after wait. That does not count as an attempt, so the kernel must limit how
 // long it lasts: it then answers FailedBy with an error from [Stop]. Without a message, the
-// other records do not wait, and the user is shown nothing.
+// other records do not wait, and gpurun shows nothing.
 func TryLater(wait time.Duration, format string, args ...any) Answer {
 	return Answer{Verdict: Later, After: wait, Message: fmt.Sprintf(format, args...)}
 }

@@ -32,10 +32,10 @@ type asking struct {
 	unheard   map[uint64]*hearing
 	abandoned map[uint64]bool // that the kernel did not give up
 	closed    bool
-	failure   error // why no further record can be asked
+	failure   error // why no further record can be sent
 
-	// due is when the first of the unheard may have to be given up, and watch the timer that
-	// looks then: one for all, because hardly any record gets there.
+	// due is when the first of the unheard times out, and watch the timer for that. One timer
+	// serves all records, because hardly any of them times out.
 	due   time.Time
 	watch *time.Timer
 }
@@ -46,7 +46,7 @@ type asked struct {
 	record Record
 }
 
-// hearing waits for the answer for a record.
+// hearing waits for the answer to a record.
 type hearing struct {
 	answered func(a Answer, expired bool)
 	until    time.Time // when to give the record up, or the answer to that; zero for never
@@ -76,7 +76,7 @@ func (c *client) Answer(ctx context.Context, record Record) Answer {
 }
 
 // Ask is Answer without a goroutine that waits: it calls answered once, which must not
-// block. A record without an answer after limit is given up; expired tells that it was.
+// block. After limit, it gives up a record without an answer; expired reports that.
 func (c *client) Ask(record Record, limit time.Duration, answered func(a Answer, expired bool)) {
 	if c.within != nil {
 		c.within.ask(record, limit, c.isOnCPU(), answered)
@@ -161,7 +161,7 @@ func (a *asking) expire(number uint64, to *hearing) {
 	a.signal()
 }
 
-// watchUntil makes sure that someone looks at that time. The caller must hold the lock.
+// watchUntil makes the timer call look at that time or earlier. The caller must hold the lock.
 func (a *asking) watchUntil(until time.Time) {
 	if until.IsZero() || !a.due.IsZero() && !until.Before(a.due) {
 		return
@@ -174,7 +174,7 @@ func (a *asking) watchUntil(until time.Time) {
 	a.watch.Reset(time.Until(until))
 }
 
-// look gives up the records whose time is over, and stops waiting for those that the kernel
+// look gives up the records that have timed out, and stops waiting for those that the kernel
 // does not give up.
 func (a *asking) look() {
 	var stuck []*hearing

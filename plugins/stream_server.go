@@ -207,8 +207,8 @@ func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warnin
 }
 
 const (
-	// patientShare and mostPatience limit how long an answer waits for others: to a share of
-	// the time that it took, and at most. A timer is not more precise than leastPatience.
+	// An answer waits for others at most one part in patientShare of the time that it took, and
+	// at most mostPatience. Timers are no more precise than leastPatience.
 	patientShare  = 100
 	mostPatience  = 5 * time.Millisecond
 	leastPatience = time.Millisecond

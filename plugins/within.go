@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// Within returns a kernel that runs in this process, for one that gpurun trusts as it does
-// itself and whose records cost so little that a second process would double that. It keeps
-// to the contract of a process: Kill ends what it computes, and a panic costs one record.
+// Within runs a kernel in this process. It is for a kernel that gpurun trusts like its own code,
+// and whose records take so little CPU time that a second process would double it. The contract is
+// that of a process: Kill ends what the kernel computes, and a panic costs one record.
 func Within(k Concurrent) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := newClient(direct{server: newServer(k, nil)})
@@ -28,7 +28,7 @@ type within struct {
 	kernel  Concurrent
 	ctx     context.Context // done when the kernel was killed or closed
 	cancel  context.CancelFunc
-	idle    chan func() // to a goroutine that has nothing to do; their stacks have grown
+	idle    chan func() // to goroutines without work, which are reused because their stacks have grown
 	running sync.WaitGroup
 }
 
@@ -62,7 +62,7 @@ func (w *within) serve(call func()) {
 	}
 }
 
-// answer calls the kernel. In a process of its own a panic would end that.
+// answer calls the kernel. A panic fails the record, and does not end this process.
 func (w *within) answer(ctx context.Context, record Record) (a Answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -89,7 +89,7 @@ func (w *within) kill() {
 	}
 }
 
-// direct calls a server in this process. Records do not take this way.
+// direct calls a server in this process. Records do not pass through it.
 type direct struct {
 	kernelpb.KernelClient
 	server *server

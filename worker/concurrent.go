@@ -57,8 +57,8 @@ type concurrent struct {
 	alarm    alarm
 }
 
-// alarm ends a wait. A timer that is set stays set, although nothing may be due then: another
-// one for each answer would cost more than that turn.
+// alarm ends a wait. Its timer stays set even if nothing is due any more: setting it again for
+// each answer would cost more than one turn in vain.
 type alarm struct {
 	timer *time.Timer
 	at    time.Time // zero if it is not set
@@ -244,8 +244,8 @@ func (c *concurrent) step() (more bool, err error) {
 	return true, nil
 }
 
-// landAll takes the answers that have arrived together, so that they are logged, and the next
-// records go out, together.
+// landAll takes all answers that have arrived, to log them together and to send the next records
+// together.
 func (c *concurrent) landAll() error {
 	c.arrived = c.landed.take(c.arrived)
 	if err := c.logArrived(); err != nil {
@@ -290,8 +290,8 @@ func (c *concurrent) logArrived() error {
 // idleTurn is how long to wait at most when nothing is due: the kernel may have a warning.
 const idleTurn = time.Second
 
-// nextEvent returns how long nothing is due: a record to try again, the end of a pause, or
-// logs to sync.
+// nextEvent returns how long it takes until something is due: a record to try again, the end of
+// a pause, or logs to sync.
 func (c *concurrent) nextEvent() time.Duration {
 	wait := idleTurn
 	for _, l := range c.lanes {

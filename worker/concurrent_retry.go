@@ -71,8 +71,8 @@ func (c *concurrent) defers(f *flight, n int, after time.Duration) {
 	c.wait(f)
 }
 
-// slowDown follows what an answer shows about the server that the kernel asks. A kernel that
-// names a wait passes on that the server has too much to do: then no record is sent for that
+// slowDown reacts to what an answer shows about the server behind the kernel. A kernel that asks
+// for a wait reports that the server has too much to do: the worker then sends no record for that
 // time, and fewer at a time from then on.
 func (c *concurrent) slowDown(l landing, failure *fault.Error) {
 	outcome, after := congestion.Other, time.Duration(0)
@@ -89,8 +89,8 @@ func (c *concurrent) slowDown(l landing, failure *fault.Error) {
 }
 
 // nextAgain returns the next record that was sent before, or nil if there is none. While the
-// server refuses everything, that is the one with the most attempts left: no record must use
-// up its own for all.
+// server refuses everything, that is the one with the most attempts left, so that no record uses
+// up its attempts for all others.
 func (c *concurrent) nextAgain() (next *flight) {
 	refusals, _ := c.window.Refusals(time.Now())
 	for _, f := range c.queue {

@@ -5,7 +5,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// follow follows the stop requests, and ends the lanes that are over.
+// follow obeys the stop requests, and ends the lanes that are over.
 func (c *concurrent) follow() error {
 	w := c.worker
 	if w.pace.mustHandBack() {
@@ -29,7 +29,7 @@ func (c *concurrent) follow() error {
 	return nil
 }
 
-// over follows the stop requests for a lane. It reports whether the lane has ended.
+// over applies the stop requests to a lane. It reports whether the lane has ended.
 func (c *concurrent) over(l *lane) bool {
 	stops := c.worker.stops
 	switch {

@@ -65,7 +65,7 @@ func (s *stops) mustCut(run *chunkRun) bool {
 	return s.onlyChunk.Load() == run.first+1 && !closed(s.jobStopped) && run.number > s.lastChunk.Load()
 }
 
-// forget drops the request for a single chunk, which was met.
+// forget drops the request to end a single chunk, which the worker has met.
 func (s *stops) forget(run *chunkRun) { s.onlyChunk.CompareAndSwap(run.first+1, 0) }
 
 // mustShare reports whether a chunk must hand back what it has not begun.

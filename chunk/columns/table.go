@@ -115,8 +115,8 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 	return s
 }
 
-// typeOf returns the type of a column that the user gives none. own: the results do not take it
-// from their records.
+// typeOf returns the type of a column for which the user names none. own means that the results
+// do not take the column from their records.
 func (t *TableSpec) typeOf(name string, lines *parquet.Sample, own bool) parquet.Type {
 	sampled, _ := t.Sample.Type(name)
 	result, _ := lines.Type(name)

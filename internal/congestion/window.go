@@ -4,11 +4,12 @@ package congestion
 
 import "time"
 
-// Window limits the requests in flight. It starts at the most. When the server has too much to
-// do, the limit is halved, once for all requests that were in flight then; each success raises
-// it by a fraction, so that a full round of successes raises it by one. While the server
-// refuses requests, all of them pause as long as it asks, and longer each time that it serves
-// none: a limit per minute must not use up the attempts of many records within seconds.
+// Window limits the requests in flight. The limit starts at its maximum. When the server has too
+// much to do, Window halves the limit, once for all requests that were in flight then. Each
+// success raises the limit by a fraction, so that a full round of successes raises it by one.
+// While the server refuses requests, all of them pause as long as it asks, and longer each time
+// that it serves none: a limit per minute must not use up the attempts of many records within
+// seconds.
 //
 // The caller counts the requests, and must not use a Window from several goroutines at a time.
 type Window struct {
@@ -44,11 +45,11 @@ const (
 	// the server refuses, up to LongestPause. A server may ask for more.
 	FirstPause   = 100 * time.Millisecond
 	LongestPause = 30 * time.Second
-	// patience is how many times the wait that the server asks for a pause may last.
+	// patience is the longest pause, as a multiple of the wait that the server asks for.
 	patience = 8
 )
 
-// Ended follows the end of a request that began in a round. after is how long the server asks
+// Ended records the end of a request that began in a round. after is how long the server asks
 // to wait if it refused the request, 0 if it does not say.
 func (w *Window) Ended(round int, o Outcome, after time.Duration, now time.Time) {
 	first := round == w.rounds // of those that were in flight together

@@ -28,7 +28,7 @@ type Hints interface {
 // WriteReport writes the report as text.
 func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 	if done := r.In - r.Pending; done > 0 && r.Stop == nil && r.Retried == 0 && ofThisRun(r) == 0 {
-		fmt.Fprintf(w, "\nnothing was left to compute: earlier runs have done %s\n", plural(done, "record"))
+		fmt.Fprintf(w, "\nnothing remained to compute: earlier runs computed %s\n", plural(done, "record"))
 	} else {
 		fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
 	}

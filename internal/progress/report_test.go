@@ -172,7 +172,7 @@ func TestReportOfMore(t *testing.T) {
 func TestReportOfNothing(t *testing.T) {
 	var out strings.Builder
 	WriteReport(&out, orchestrator.Report{In: 394, Succeeded: 394, Resumed: 394, Elapsed: 275 * time.Millisecond}, testHints{})
-	if want := "\nnothing was left to compute: earlier runs have done 394 records\n"; !strings.HasPrefix(out.String(), want) {
+	if want := "\nnothing remained to compute: earlier runs computed 394 records\n"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

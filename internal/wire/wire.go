@@ -74,7 +74,7 @@ type Layout struct {
 
 // Assign gives the worker a chunk.
 type Assign struct {
-	// ID is what messages about the chunk name it by.
+	// ID identifies the chunk in messages about it.
 	ID    int64       `json:"id"`
 	Chunk chunk.Chunk `json:"chunk"`
 	// New: no worker has begun any of its records, so there are no answers to import.

@@ -62,7 +62,7 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	switch {
 	case errors.Is(err, errHeld):
 		return reply{}, answer(c.pauses())
-	case err != nil: // it was not its turn in all that time: that is no attempt
+	case err != nil: // the request was never sent: this does not count as an attempt
 		return reply{}, answer(plugins.TryLater(0, ""))
 	case isLate(ctx, began):
 		c.limiter.release(place, congestion.Other, 0)
@@ -141,7 +141,7 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	return got, nil, sight{Outcome: congestion.Served}, 0
 }
 
-// limited returns a context with the time limit of a request. It is that of the record if that
+// limited returns a context with the time limit of a request, or with that of its record if that
 // ends earlier.
 func (c *client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if until, has := ctx.Deadline(); has && time.Until(until) <= c.timeout {

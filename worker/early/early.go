@@ -4,9 +4,9 @@
 //
 // A log is a file next to the parts. A worker appends every successful answer for the records
 // of a chunk to the chunk's log at once. When it closes a part, it renames the log after the
-// part, with which it is removed. Answers behind the part go to a new log first or, if they are
-// most of what the log holds, the log keeps its name and is continued. A worker that begins a
-// chunk imports the answers that others have logged for its records.
+// part, so that both are removed together. Before that, answers behind the part go to a new log.
+// If they are most of what the log holds, the log keeps its name and is continued. A worker that
+// begins a chunk imports the answers that others have logged for its records.
 //
 // An entry is a header of four numbers in little-endian order, then the verdict, the number
 // of nulls, and each line after its length:
@@ -62,8 +62,8 @@ type Log struct {
 	syncer     *Syncer
 }
 
-// New returns an empty log in dir for the records from first to before end. Its file is
-// created with the first answer.
+// New returns an empty log in dir for the records from first up to, but not including, end. Its
+// file is created with the first answer.
 func New(dir string, first, end int64, syncer *Syncer) *Log {
 	return &Log{dir: dir, first: first, end: end, places: make(index), syncer: syncer}
 }
@@ -226,9 +226,9 @@ func (l *Log) body(at place) ([]byte, error) {
 	return body, nil
 }
 
-// Rotate follows the end of a part that holds the records before end. If the log holds more
-// for the records from end on, it is continued. Otherwise those answers go to a new log, and
-// the file is renamed after the part.
+// Rotate must be called when a part with the records before end is closed. If the log holds more
+// for the records from end on, it is continued. Otherwise those answers go to a new log, and the
+// file is renamed after the part.
 func (l *Log) Rotate(end int64, part string) error {
 	if l.file == nil {
 		return nil

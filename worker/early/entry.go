@@ -21,8 +21,8 @@ func (a Answer) encode(dst []byte) []byte {
 	return dst
 }
 
-// rangeOf returns the range of the records that a log may have entries for, unless its first
-// entry does not tell.
+// rangeOf returns the range of the records that a log may have entries for. known is false if its
+// first entry does not hold the range.
 func rangeOf(file io.ReaderAt) (first, end int64, known bool) {
 	var entry [headerSize + 1 + 8]byte
 	if _, err := file.ReadAt(entry[:], 0); err != nil {

@@ -33,8 +33,8 @@ func (s *Syncer) renamed(from, to string) {
 	}
 }
 
-// Begin starts to sync what was written so far. It returns false if that of an earlier call
-// still lasts, and the error of an earlier one.
+// Begin starts to sync what was written so far. It returns false while an earlier sync is
+// running, and the error of one that has failed.
 func (s *Syncer) Begin() (begun bool, err error) {
 	if s.running != nil {
 		select {

@@ -89,7 +89,7 @@ func allDigits(text []byte) bool {
 	return true
 }
 
-// appendInteger appends a number of digits, in two's complement.
+// appendInteger appends the integer with these digits, in two's complement.
 func (of traits) appendInteger(dst, digits []byte, negative bool) []byte {
 	start := len(dst)
 	dst = append(dst, make([]byte, of.length)...)

@@ -52,7 +52,7 @@ func (t Type) writeMeaning(w *thriftWriter) {
 		w.i32(spec.DecimalPrecision, int64(of.digits))
 		w.end()
 		w.end()
-	case Int8, Int16, Uint8, Uint16, Uint32, Uint64: // the others are what plain integers are
+	case Int8, Int16, Uint8, Uint16, Uint32, Uint64: // int32 and int64 have no other meaning
 		t.writeInteger(w, of.bits)
 	case Time, TimeUTC, Timestamp, TimestampUTC:
 		of.writeTime(w)
@@ -78,7 +78,7 @@ func (t Type) writeInteger(w *thriftWriter, bits int) {
 }
 
 // writeTime writes the unit of a time and whether it is adjusted to UTC. Readers of converted
-// types take all times for adjusted.
+// types assume that all times are adjusted.
 func (of traits) writeTime(w *thriftWriter) {
 	utc := of.kind == TimeUTC || of.kind == TimestampUTC
 	logical, converted := int64(spec.LogicalTime), int64(spec.ConvertedTimeMillis)

@@ -7,7 +7,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
 
-// timeUnit is the unit of a time, as Parquet numbers them.
+// timeUnit is the unit of a time, with the number that Parquet gives it.
 type timeUnit int
 
 const (
@@ -62,7 +62,8 @@ func parseDate(text []byte) (days int64, ok bool) {
 	return days, ok && len(rest) == 0
 }
 
-// maxYearDigits is that of the years that 64 bits of milliseconds reach.
+// maxYearDigits is the number of digits of the last year that 64 bits of milliseconds can
+// represent.
 const maxYearDigits = 9
 
 // day reads a date at the beginning of a text. Years of more than four digits have a sign.
@@ -112,8 +113,8 @@ func daysOf(year, month int64) int64 {
 	return 31
 }
 
-// daysSince1970 counts days in the Gregorian calendar. Years begin in March here, so that the
-// day that some lack is the last one.
+// daysSince1970 counts days in the Gregorian calendar. Years begin in March here, so that a leap
+// day is the last day of its year.
 func daysSince1970(year, month, day int64) int64 {
 	if month <= 2 {
 		year, month = year-1, month+12

@@ -107,7 +107,7 @@ type traits struct {
 	bits int
 	// digits and scale are those of a decimal.
 	digits, scale int
-	// length is the number of bytes of a value that is stored as bytes of a fixed number.
+	// length is the number of bytes of a value of fixed length.
 	length int
 	// unit is that of a time.
 	unit timeUnit

@@ -45,8 +45,8 @@ func (k Kind) String() string {
 
 // Detect returns the kind of an open file. want is the name of its format, "" to recognize
 // it; columns are those that it must have. Content that gpurun does not read is a usage fault.
-// An unreadable compressed file has the kind that its first bytes say; the error comes when it
-// is read.
+// An unreadable compressed file has the kind that its first bytes show; reading it returns the
+// error.
 func Detect(file format.File, want string, columns []string) (Kind, error) {
 	head, whole, err := readHead(io.NewSectionReader(file, 0, file.Size()))
 	if err != nil {
@@ -77,7 +77,7 @@ func Detect(file format.File, want string, columns []string) (Kind, error) {
 	return kind, nil
 }
 
-// checkColumns refuses columns to read of lines, which have none.
+// checkColumns refuses a choice of columns for JSON lines, which have none.
 func checkColumns(f format.Format, columns []string, what string) error {
 	if len(columns) == 0 || f.Name != jsonl.Name {
 		return nil
@@ -255,7 +255,8 @@ func columnFault(what string, err error) error {
 
 // firstBytes returns the beginning of a stream, by which its content is recognized, whether
 // that is all of it, and a reader that returns it again. The beginning depends on the content
-// alone, not on how it arrives. A stream of records may pause, and is not waited for.
+// alone, not on how it arrives. A stream may pause between records: firstBytes does not wait for
+// the second one.
 func firstBytes(r io.Reader) (head []byte, whole bool, again io.Reader) {
 	all := make([]byte, 0, format.SniffBytes)
 	var err error

@@ -38,8 +38,8 @@ type Format struct {
 // Column is a column of a table.
 type Column struct {
 	Name string
-	// Type is the name of the type of a typed output in which its values keep their type, or
-	// lose as little as possible; "" if the values decide.
+	// Type is the type of a Parquet output that keeps what the values are, or most of it; "" if
+	// the values decide.
 	Type string
 	// Lost is what the column is, if Type does not keep it: "interval".
 	Lost string
