@@ -156,8 +156,10 @@ var errTooLarge = errors.New("the server's answer is too large")
 
 func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []byte, error) {
 	req := c.post.WithContext(ctx) // the transport does not change the header
-	req.URL, req.ContentLength = r.url, int64(len(r.body))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.body)), nil }
+	var valid lease
+	defer valid.end()
+	req.URL, req.ContentLength = r.url, r.size()
+	req.GetBody = func() (io.ReadCloser, error) { return r.reader(&valid), nil }
 	req.Body, _ = req.GetBody()
 	response, err := c.http.Transport.RoundTrip(req)
 	if err != nil {

@@ -10,13 +10,14 @@ import (
 // form is the JSON of a request's body, cut where the texts of a record belong. It is made
 // once: most requests of a job differ only there.
 type form struct {
-	parts [][]byte   // what precedes each text, and the rest
-	texts []template // one less than parts
+	parts  [][]byte   // what precedes each text, and the rest
+	texts  []template // one less than parts
+	images []string   // members; the last text goes with them
 }
 
-// makeForm returns the form for the templates, or nil if they have none.
+// makeForm returns the form for the templates, or nil if there are none.
 func (s *settings) makeForm() *form {
-	if s.Prompt == "" || len(s.Images) > 0 {
+	if s.Prompt == "" {
 		return nil
 	}
 	for n := 0; ; n++ {
@@ -26,8 +27,8 @@ func (s *settings) makeForm() *form {
 			messages = []message{{"system", system}, {"user", prompt}}
 			standing, texts = []string{system, prompt}, []template{s.system, s.prompt}
 		}
-		if parts := cutAt(s.body(messages, prompt), standing); parts != nil {
-			return &form{parts, texts}
+		if parts := cutAt(s.bodyOf(messages, prompt), standing); parts != nil {
+			return &form{parts, texts, s.Images}
 		}
 	}
 }
@@ -46,14 +47,27 @@ func cutAt(body []byte, strings []string) (parts [][]byte) {
 }
 
 // fill returns the body for a record.
-func (f *form) fill(record plugins.Record) (body []byte, err error) {
-	body = make([]byte, 0, 512)
+func (f *form) fill(record plugins.Record) (b body, err error) {
+	b.text = make([]byte, 0, 512)
 	for i, text := range f.texts {
-		body = append(append(body, f.parts[i]...), '"')
-		if body, err = text.appendJSON(body, record.Member); err != nil {
-			return nil, err
+		b.text = append(b.text, f.parts[i]...)
+		withImages := i == len(f.texts)-1 && len(f.images) > 0
+		if withImages {
+			b.text = append(b.text, `[{"type":"text","text":`...)
 		}
-		body = append(body, '"')
+		b.text = append(b.text, '"')
+		if b.text, err = text.appendJSON(b.text, record.Member); err != nil {
+			return body{}, err
+		}
+		b.text = append(b.text, '"')
+		if withImages {
+			b.text = append(b.text, '}')
+			if err = b.addImages(record, f.images); err != nil {
+				return body{}, err
+			}
+			b.text = append(b.text, ']')
+		}
 	}
-	return append(body, f.parts[len(f.texts)]...), nil
+	b.text = append(b.text, f.parts[len(f.texts)]...)
+	return b, nil
 }

@@ -1,10 +1,8 @@
 package openai
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -15,9 +13,9 @@ import (
 
 // request is what to send for a record.
 type request struct {
-	url  *url.URL
-	body []byte
-	id   json.RawMessage // the custom_id of a line of a batch file
+	url *url.URL
+	body
+	id json.RawMessage // the custom_id of a line of a batch file
 }
 
 // request makes the request for a record. An error rejects the record.
@@ -25,23 +23,13 @@ func (s *settings) request(record plugins.Record) (request, error) {
 	if s.Prompt == "" {
 		return s.batchLine(record)
 	}
-	r := request{url: s.endpoint}
-	var err error
-	if s.form != nil {
-		r.body, err = s.form.fill(record)
-		return r, err
-	}
-	messages, err := s.messages(record)
-	if err != nil {
-		return request{}, err
-	}
-	r.body = s.body(messages, "")
-	return r, nil
+	body, err := s.form.fill(record)
+	return request{url: s.endpoint, body: body}, err
 }
 
-// body returns the body of a request with these messages, or with the prompt if the endpoint
+// bodyOf returns the body of a request with these messages, or with the prompt if the endpoint
 // takes no messages.
-func (s *settings) body(messages []message, prompt string) []byte {
+func (s *settings) bodyOf(messages []message, prompt string) []byte {
 	body := map[string]any{"model": s.Model}
 	for name, value := range s.Body {
 		body[name] = value
@@ -59,42 +47,11 @@ func (s *settings) body(messages []message, prompt string) []byte {
 
 type message struct {
 	Role    string `json:"role"`
-	Content any    `json:"content"`
-}
-
-// messages returns those of a request with images.
-func (s *settings) messages(record plugins.Record) ([]message, error) {
-	prompt, err := s.prompt.fill(record.Member)
-	if err != nil {
-		return nil, err
-	}
-	var list []message
-	if s.System != "" {
-		text, err := s.system.fill(record.Member)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, message{"system", text})
-	}
-	content := []any{map[string]string{"type": "text", "text": prompt}}
-	for _, name := range s.Images {
-		urls, err := imageURLs(record, name)
-		if err != nil {
-			return nil, err
-		}
-		for _, one := range urls {
-			content = append(content, map[string]any{"type": "image_url", "image_url": map[string]string{"url": one}})
-		}
-	}
-	return append(list, message{"user", content}), nil
+	Content string `json:"content"`
 }
 
 // imageURLs reads a member that holds one URL or a list of them.
 func imageURLs(record plugins.Record, name string) ([]string, error) {
-	if file, ok := record.Fetched(name); ok {
-		text, err := dataURL(name, file)
-		return []string{text}, err
-	}
 	value, ok := record.Member(name)
 	if !ok {
 		return nil, fmt.Errorf("the record has no member %q", name)
@@ -112,16 +69,6 @@ func imageURLs(record plugins.Record, name string) ([]string, error) {
 		}
 	}
 	return list, nil
-}
-
-// dataURL returns a fetched image as a URL. What it is follows from its first bytes: names and
-// servers are often wrong.
-func dataURL(name string, file []byte) (string, error) {
-	kind := http.DetectContentType(file)
-	if !strings.HasPrefix(kind, "image/") {
-		return "", fmt.Errorf("the file fetched as %q is not an image, but %s", name, kind)
-	}
-	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(file), nil
 }
 
 // batchLine reads a line of a batch file.
@@ -146,14 +93,14 @@ func (s *settings) batchLine(record plugins.Record) (request, error) {
 	case len(line.Body) == 0 || line.Body[0] != '{':
 		return request{}, fmt.Errorf("the record has no body: it is not a line of a batch file")
 	}
-	var body struct {
+	var asks struct {
 		Stream bool `json:"stream"`
 	}
-	if err := json.Unmarshal(line.Body, &body); err == nil && body.Stream {
+	if err := json.Unmarshal(line.Body, &asks); err == nil && asks.Stream {
 		return request{}, fmt.Errorf("the body asks for a stream; set stream to false")
 	}
 	address, err := s.address(line.URL)
-	return request{url: address, body: line.Body, id: line.ID}, err
+	return request{url: address, body: body{text: line.Body}, id: line.ID}, err
 }
 
 // besides are the urls of requests in files for vllm run-batch that do not begin with /v1.

@@ -65,15 +65,6 @@ func (t template) members() []string {
 	return names
 }
 
-// fill returns the text for a record. member returns the JSON of a member.
-func (t template) fill(member func(string) ([]byte, bool)) (text string, err error) {
-	quoted, err := t.appendJSON([]byte{'"'}, member)
-	if err == nil {
-		err = json.Unmarshal(append(quoted, '"'), &text)
-	}
-	return text, err
-}
-
 // appendJSON appends the text for a record as a JSON string without its quotes.
 func (t template) appendJSON(dst []byte, member func(string) ([]byte, bool)) ([]byte, error) {
 	for _, p := range t {
