@@ -187,7 +187,7 @@ func (c *client) tooLarge() error {
 
 // header returns the headers that all requests have.
 func (c *client) header() http.Header {
-	h := make(http.Header)
+	h := http.Header{"User-Agent": {"gpurun"}} // some services block Go's default
 	for name, value := range c.Headers {
 		h.Set(name, value)
 	}

@@ -97,6 +97,18 @@ func TestProxyError(t *testing.T) {
 	}
 }
 
+// Requests have what servers and gateways expect; the user's headers take precedence.
+func TestRequestHeader(t *testing.T) {
+	s := newServer(t)
+	for config, agent := range map[string]string{`{}`: "gpurun", `{"headers":{"user-agent":"mine"}}`: "mine"} {
+		ask(t, open(t, s.URL+"/v1", config), `{"custom_id":"a","url":"/v1/completions","body":{"prompt":"p"}}`)
+		last := s.requests[len(s.requests)-1]
+		if last.agent != agent || "http://"+last.host != s.URL || last.length != int64(len(`{"prompt":"p"}`)) {
+			t.Errorf("%s: sent %+v", config, last)
+		}
+	}
+}
+
 // The largest limit of an answer is none.
 func TestLargestBody(t *testing.T) {
 	k := open(t, newServer(t).URL+"/v1", `{"model":"m","prompt":"x","endpoint":"completions","max_body":9223372036854775807}`)

@@ -28,6 +28,8 @@ type fakeServer struct {
 type seen struct {
 	path, authorization string
 	body                map[string]any
+	host, agent         string
+	length              int64
 }
 
 func newServer(t *testing.T) *fakeServer {
@@ -46,7 +48,7 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	text := textOf(body)
 	s.mu.Lock()
-	s.requests = append(s.requests, seen{r.URL.Path, r.Header.Get("Authorization"), body})
+	s.requests = append(s.requests, seen{r.URL.Path, r.Header.Get("Authorization"), body, r.Host, r.UserAgent(), r.ContentLength})
 	s.times[text]++
 	first := s.times[text] == 1
 	s.mu.Unlock()
