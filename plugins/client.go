@@ -72,6 +72,9 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 	c.mu.Lock()
 	c.shared, c.inputs = reply.GetArena(), info.Inputs
 	c.mu.Unlock()
+	if c.within != nil {
+		c.within.limit = info.RecordLimit()
+	}
 	return info, unpackFailure(reply.GetFailure(), fault.Incompatible)
 }
 

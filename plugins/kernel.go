@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -103,12 +104,21 @@ type Info struct {
 	// sets MaxWorkers.
 	Concurrency int `json:"concurrency,omitempty"`
 	// RecordTimeout is how long a kernel with a Concurrency lets a record take before it
-	// gives it up itself. gpurun then waits at least that long, and as long again for the
-	// record's turn, unless the user sets a limit. 0 means that the kernel has none.
+	// gives it up itself, 0 if it does not. Unless the user sets a limit, gpurun then
+	// waits at least [Info.RecordLimit].
 	RecordTimeout time.Duration `json:"record_timeout,omitempty"`
 	// ReadsFetched means that the kernel reads the files that the worker fetches for
 	// records (see Batch.Fetched). A job that fetches files refuses any other kernel.
 	ReadsFetched bool `json:"reads_fetched,omitempty"`
+}
+
+// RecordLimit returns how long a record may take at a kernel with a RecordTimeout, its wait for
+// its turn included. It is 0 for other kernels.
+func (i Info) RecordLimit() time.Duration {
+	if i.RecordTimeout > math.MaxInt64/2 {
+		return math.MaxInt64
+	}
+	return 2 * i.RecordTimeout
 }
 
 // maxInputs is the most that one scan can look for, less what the worker itself needs.

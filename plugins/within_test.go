@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +13,16 @@ import (
 // A kernel in the worker's own process keeps to the contract of one that has its own: a panic
 // and a time limit cost one record, and Kill ends what is being computed.
 func TestWithin(t *testing.T) {
-	p := Within(each{info: Info{Name: "each", Concurrency: 4}, answer: func(ctx context.Context, record Record) Answer {
+	p := Within(each{info: Info{Name: "each", Concurrency: 4, RecordTimeout: time.Hour}, answer: func(ctx context.Context, record Record) Answer {
 		switch string(record.Bytes()) {
 		case `"panic"`:
 			panic("out of ideas")
 		case `"slow"`:
 			<-ctx.Done()
 			return RetryAfter(0, "given up")
+		case `"limit"`:
+			_, has := ctx.Deadline()
+			return Replaced(fmt.Append(nil, has))
 		case `"bad"`:
 			return Rejected("no \xff")
 		}
@@ -51,6 +55,11 @@ func TestWithin(t *testing.T) {
 	}
 	if got := <-ask(`"slow"`, 10*time.Millisecond); got.Verdict != Retry || !got.expired {
 		t.Errorf("%+v", got)
+	}
+	for limit, want := range map[time.Duration]string{time.Hour: "true", 2 * time.Hour: "false"} { // the kernel itself limits the second
+		if got := <-ask(`"limit"`, limit); string(got.Lines[0]) != want {
+			t.Errorf("limit %s: the call has a deadline: %s, want %s", limit, got.Lines[0], want)
+		}
 	}
 	if got := <-ask(`"bad"`, time.Hour); got.Message != "no \ufffd" {
 		t.Errorf("%q", got.Message)

@@ -34,7 +34,7 @@ type limits struct {
 	open    time.Duration // --open-timeout
 	early   time.Duration // minimum without --timeout while few batches are known
 	least   time.Duration // minimum after that
-	record  time.Duration // plugins.Info.RecordTimeout
+	record  time.Duration // plugins.Info.RecordLimit
 
 	warm    time.Duration // the slowest good batch that was not a process's first
 	cold    time.Duration // the slowest good first batch of a process
@@ -90,7 +90,7 @@ func (l *limits) batch(of load, first bool) time.Duration {
 	if l.timeout > 0 {
 		return l.timeout
 	}
-	limit := max(l.least, multiple(patience, l.scaled(of)), multiple(2, l.record))
+	limit := max(l.least, multiple(patience, l.scaled(of)), l.record)
 	if l.batches < enoughBatches {
 		limit = max(limit, l.early, multiple(patience, l.cold))
 	}

@@ -35,7 +35,7 @@ func TestBatchLimit(t *testing.T) {
 	slowFirst := byDefault()
 	slowFirst.good(8*minute, usual, true)
 	patient := experienced(byDefault(), second, 5*time.Millisecond, usual)
-	patient.record = 10 * minute
+	patient.record = 20 * minute
 	for name, test := range map[string]struct {
 		limits limits
 		of     load
