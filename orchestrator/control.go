@@ -28,7 +28,7 @@ type Control struct {
 type Phase string
 
 // The phases of a job, and the additional phases of a worker: opening its kernel,
-// computing, waiting for work, lost and not replaced.
+// computing, waiting for files that are fetched, waiting for work, lost and not replaced.
 const (
 	PhasePreparing Phase = "preparing"
 	PhaseRunning   Phase = "running"
@@ -38,6 +38,7 @@ const (
 
 	PhaseOpening   Phase = "opening"
 	PhaseComputing Phase = "computing"
+	PhaseFetching  Phase = "fetching"
 	PhaseWaiting   Phase = "waiting"
 	PhaseRetired   Phase = "retired"
 )
@@ -282,6 +283,8 @@ func (m *member) snapshot(paused bool) WorkerSnapshot {
 		w.Phase = PhaseOpening
 	case m.pace == 0: // its device is too hot
 		w.Phase = PhasePaused
+	case m.size > 0 && m.fetching:
+		w.Phase = PhaseFetching
 	case m.size > 0:
 		w.Phase = PhaseComputing
 	case paused:

@@ -327,10 +327,23 @@ func TestStopDoesNotWaitForFiles(t *testing.T) {
 	defer close(hang)
 	d := newJobDir(t, strings.Repeat(fmt.Sprintf("{\"url\":%q}\n", server.URL), 100))
 	for _, kernel := range []string{"test-files", "test-files-each"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
-		began := time.Now()
-		_, err := runContext(t, ctx, d.fetching(kernel))
+		began, told := time.Now(), false
+		c := d.fetching(kernel)
+		c.Control = new(orchestrator.Control)
+		c.Display.OnEvent = func(event orchestrator.Event) {
+			if e, ok := event.(orchestrator.Progress); ok && e.Fetching {
+				if w := c.Control.Snapshot().Workers; w[e.Slot].Phase == orchestrator.PhaseFetching {
+					told = true
+					cancel()
+				}
+			}
+		}
+		_, err := runContext(t, ctx, c)
+		if !told {
+			t.Errorf("%s: no event says that the kernel waits for files", kernel)
+		}
 		if fault.KindOf(err) != fault.Canceled || time.Since(began) > 20*time.Second {
 			t.Errorf("%s: %v after %s", kernel, err, time.Since(began))
 		}

@@ -46,6 +46,7 @@ type member struct {
 	busyBefore  time.Duration // the same for earlier workers
 	load        time.Duration // how long its kernel took to open
 	tuning      bool          // its worker is searching for its batch size
+	fetching    bool          // its kernel waits for files
 
 	size     int64          // of its current chunk; 0 for none
 	done     int64          // records of that chunk
@@ -112,7 +113,7 @@ func (f *fleet) exited(slot Slot, cpu time.Duration) {
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.worker, m.size, m.done, m.computed = nil, 0, 0, m.report.Records
-	m.busyBefore, m.busy, m.tuning = m.busyBefore+m.busy, 0, false
+	m.busyBefore, m.busy, m.tuning, m.fetching = m.busyBefore+m.busy, 0, false, false
 	m.report.CPU += cpu
 	m.report.rest(time.Now())
 }

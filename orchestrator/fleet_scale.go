@@ -58,13 +58,20 @@ func (f *fleet) measured(slot Slot, p wire.Progress) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
-	m.busy, m.tuning = p.Busy, p.Tuning
+	m.busy, m.tuning, m.fetching = p.Busy, p.Tuning, p.Fetching
 	if f.oneByOne {
 		m.report.Records = m.computed + p.Computed
 	}
 	if p.Latency != nil {
 		m.batches += p.Latency.Count()
 	}
+}
+
+// fetches reports whether a slot's kernel waits for files.
+func (f *fleet) fetches(slot Slot) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.members[slot.Number].fetching
 }
 
 // isReady reports whether a slot has an open kernel.

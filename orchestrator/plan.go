@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -13,6 +14,10 @@ import (
 type Plan struct {
 	Input  string `json:"input"`
 	Output string `json:"output,omitempty"`
+	// Errors is the file for the failed records; if empty, they stay in the output. Arrays are
+	// the files of columns that are stored as NumPy arrays, and their masks.
+	Errors string         `json:"errors,omitempty"`
+	Arrays []PlannedArray `json:"arrays,omitempty"`
 	// Files is the number of input files; 0 if a stream is among them.
 	Files int `json:"files,omitempty"`
 	// Format is what lines are: openai-batch; empty for any JSON.
@@ -43,6 +48,14 @@ type Plan struct {
 	Resumed int64 `json:"resumed"`
 	// Notes are lines for the user.
 	Notes []string `json:"notes"`
+}
+
+// PlannedArray is a file for a column of the results.
+type PlannedArray struct {
+	Path   string `json:"path"`
+	Column string `json:"column"`
+	// Mask: the file has a 1 for the row of each failed record, instead of values.
+	Mask bool `json:"mask,omitempty"`
 }
 
 // Slot is a place for one worker.
@@ -116,12 +129,23 @@ func stateNote(ctx context.Context, c Config) []string {
 	}
 	c.Display.OnEvent = nil
 	if status.State == Interrupted {
-		return []string{"an earlier run was interrupted: the job resumes where it stopped"}
+		return []string{"an earlier run was interrupted: the job resumes where it stopped" + reachedNote(status.Report)}
 	}
 	if _, done := findFinished(ctx, c, &folder{path: status.Folder}); done && status.State == Done {
 		return []string{"the job is already finished: nothing will be computed"}
 	}
 	return nil
+}
+
+// reachedNote says how far an interrupted job is.
+func reachedNote(r Report) string {
+	switch done := r.In - r.Pending; {
+	case r.Answers > 0:
+		return fmt.Sprintf(": %d records are done, and answers of %d more are logged", done, r.Answers)
+	case done > 0:
+		return fmt.Sprintf(": %d records are done", done)
+	}
+	return ""
 }
 
 func (p *prepared) describeChunks() {

@@ -145,7 +145,10 @@ func (p *prepared) beginPlan() {
 	c := p.config
 	p.plan = Plan{
 		Files: c.fileCount(), Input: c.Input.Path, Output: c.Output.Path, Format: c.Format, Kernel: c.Kernel.Name, Records: -1,
-		Fetch: c.Fetch.Members, FetchRoot: c.Fetch.Root,
+		Errors: c.Output.Errors, Fetch: c.Fetch.Members, FetchRoot: c.Fetch.Root,
+	}
+	for _, a := range c.Output.arrays() {
+		p.plan.Arrays = append(p.plan.Arrays, PlannedArray{Path: a.Path, Column: c.Output.Arrays[a.Column].Column, Mask: a.Mask})
 	}
 	p.plan.Notes = append(streamNote(c), leftNote(c.leftOut)...)
 	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)

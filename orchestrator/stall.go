@@ -29,6 +29,10 @@ func (s *slotRun) watchFirst() (stop func()) {
 		if s.job.stall.answered.Load() || s.idles() || s.job.stall.reported.Swap(true) {
 			return
 		}
+		if s.job.fleet.fetches(s.slot) {
+			s.job.emit(Notice{Text: fmt.Sprintf("%s: the files of the first records have not arrived after %s", s.slot.Name, s.job.config.stallAfter)})
+			return
+		}
 		s.job.emit(Notice{Text: fmt.Sprintf("%s: no response to the first batch after %s; %s", s.slot.Name, s.job.config.stallAfter, worker.lastWords())})
 	})
 	return func() { timer.Stop() }

@@ -75,7 +75,9 @@ func (s *slotRun) note(ctx context.Context, message wire.Message) {
 	case message == (wire.Message{}): // the worker could take another task
 		s.prefetch(ctx)
 	case message.Progress != nil:
-		s.job.stall.answered.Store(true)
+		if message.Progress.Counts.Records+message.Progress.Ahead > 0 {
+			s.job.stall.answered.Store(true)
+		}
 		if message.Progress.Chunk == s.current.id && message.Progress.Counts.Records > 0 {
 			s.checkpoint.batchDone()
 		}

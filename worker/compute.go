@@ -203,12 +203,19 @@ func (c *computing) step(stopping bool) error {
 		limit := c.worker.host.limit(c.flight[0].load)
 		expired = c.watch(time.Until(c.headSince.Add(limit)))
 	}
+	var fetching <-chan time.Time
+	if batches != nil && len(c.flight) == 0 && run.reader.fetch != nil && !c.worker.fetching.Load() {
+		timer := time.NewTimer(fetchShown)
+		defer timer.Stop()
+		fetching = timer.C
+	}
 	waiting := time.Now()
 	select {
 	case batch, ok := <-batches:
 		if len(c.flight) == 0 {
 			run.stats.Input += time.Since(waiting)
 		}
+		run.out.awaits(false)
 		return c.submit(run, batch, ok)
 	case assign, more := <-assigned:
 		return c.beginNext(assign, more)
@@ -217,6 +224,10 @@ func (c *computing) step(stopping bool) error {
 	case <-expired:
 		return c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
 	case <-rested:
+		return nil
+	case <-fetching:
+		run.stats.Input += time.Since(waiting)
+		run.out.awaits(true)
 		return nil
 	case <-c.worker.pace.wake: // a stop request or a new pace
 		return nil

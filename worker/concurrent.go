@@ -183,6 +183,9 @@ func (c *concurrent) countBusy() {
 		c.lanes[0].run.addBusy(now.Sub(c.busyFrom))
 	}
 	c.busy, c.busyFrom = len(c.flights) > 0, now
+	if c.busy && len(c.lanes) > 0 {
+		c.lanes[0].run.out.awaits(false)
+	}
 }
 
 // step waits for something to happen.
@@ -227,6 +230,9 @@ func (c *concurrent) step() (more bool, err error) {
 		c.alarm.at = time.Time{}
 		for _, l := range c.lanes {
 			l.run.out.catchUp()
+		}
+		if len(c.flights) == 0 && len(c.fetching) > 0 && len(c.lanes) > 0 && time.Since(waited) >= fetchShown {
+			c.lanes[0].run.out.awaits(true)
 		}
 		if list := c.worker.host.takeWarnings(); len(list) > 0 {
 			c.worker.send(wire.Message{Warned: &wire.Warned{Warnings: list}})

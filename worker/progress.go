@@ -30,7 +30,7 @@ func (p *partWriter) report(message wire.Progress) {
 	s.at, s.told = time.Now(), s.computed
 	message.Chunk, message.Counts, message.Ahead = p.id, s.written, max(0, s.computed-s.written.Records)
 	message.Memory, message.Busy, message.Tuning = p.worker.host.memory(), time.Duration(p.worker.busy.Load()), p.worker.sizes.tuning()
-	message.Computed = p.worker.computed.Load()
+	message.Computed, message.Fetching = p.worker.computed.Load(), p.worker.fetching.Load()
 	p.worker.send(wire.Message{Progress: &message})
 }
 
@@ -63,4 +63,17 @@ func (p *partWriter) catchUp() {
 	if p.progress.told != p.progress.computed && time.Since(p.progress.at) >= progressInterval {
 		p.report(wire.Progress{})
 	}
+}
+
+// fetchShown is how long the kernel must have waited for files before that is reported.
+const fetchShown = 500 * time.Millisecond
+
+// awaits reports that the kernel waits for files, or that it no longer does.
+func (p *partWriter) awaits(files bool) {
+	if p.worker.fetching.Swap(files) == files {
+		return
+	}
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	p.report(wire.Progress{})
 }

@@ -95,6 +95,16 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	if plan.Output != "" {
 		fmt.Fprintf(table, "output\t%s\t\n", plan.Output)
 	}
+	for _, a := range plan.Arrays {
+		what := "column " + a.Column + " of the results"
+		if a.Mask {
+			what = "the rows of " + a.Column + " without a result"
+		}
+		fmt.Fprintf(table, "array\t%s\t%s\n", a.Path, what)
+	}
+	if plan.Errors != "" {
+		fmt.Fprintf(table, "errors\t%s\tfailed records\n", plan.Errors)
+	}
 	name := plan.Info.Name
 	if plan.Info.Version != "" {
 		name += " " + plan.Info.Version
@@ -156,10 +166,14 @@ func needsText(plan orchestrator.Plan) string {
 }
 
 func recordsText(plan orchestrator.Plan) string {
-	if plan.Records < 0 {
-		return "counted during the run"
+	text := "counted during the run"
+	if plan.Records >= 0 {
+		text = progress.Count(plan.Records) + " records"
 	}
-	return progress.Count(plan.Records) + " records"
+	if plan.Files > 1 {
+		text += fmt.Sprintf(", in %s files", progress.Count(int64(plan.Files)))
+	}
+	return text
 }
 
 func slotText(slot orchestrator.Slot) string {

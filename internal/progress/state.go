@@ -42,6 +42,7 @@ type slotState struct {
 	first  int64 // record of that chunk
 	again  int64 // records that its lost worker had computed, which are computed again
 
+	fetching bool  // its kernel waits for files
 	computed int64 // records in this run, if the kernel computes records one by one
 }
 
@@ -62,6 +63,7 @@ const (
 	opening    phase = "opening kernel"
 	ready      phase = "ready"
 	computing  phase = "computing"
+	fetching   phase = "fetching files" // shown of a worker that computes, if its kernel waits for them
 	restarting phase = "restarting"
 	lost       phase = "lost"
 	yielded    phase = "yielded" // exited to free memory for the other workers on its device
@@ -121,7 +123,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
 		slot := s.slot(e.Slot)
-		slot.done, slot.computed = e.Chunk.Records, e.Computed
+		slot.done, slot.computed, slot.fetching = e.Chunk.Records, e.Computed, e.Fetching
 		slot.hold(e.Held, e.Chunk.Records+e.Ahead)
 		s.job, s.answers, s.total, s.estimate = e.Job, e.Answers, e.Total, e.Estimate
 		s.use(e.Usage, now)
@@ -215,7 +217,7 @@ func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
 		next, slot.again = lost, 0 // other workers compute them
 	}
 	s.enter(e.Slot, next, now)
-	slot.done, slot.size = 0, 0
+	slot.done, slot.size, slot.fetching = 0, 0, false
 }
 
 // hold sets how many records of all its chunks the slot has computed. Only the worker of a
@@ -355,7 +357,7 @@ func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
 	for _, i := range d.slots {
 		counts[s.slots[i].shown(now)]++
 	}
-	for _, p := range []phase{computing, opening, restarting, lost, ready, yielded} {
+	for _, p := range []phase{computing, fetching, opening, restarting, lost, ready, yielded} {
 		if counts[p] > 0 {
 			return p, counts[p]
 		}
@@ -365,10 +367,14 @@ func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
 
 // shown is the phase to display.
 func (s *slotState) shown(now time.Time) phase {
+	shown := s.phase
 	if s.phase == ready && s.size > 0 && now.Sub(s.since) < between {
-		return computing
+		shown = computing
 	}
-	return s.phase
+	if shown == computing && s.fetching {
+		return fetching
+	}
+	return shown
 }
 
 // phases counts the slots in each phase.

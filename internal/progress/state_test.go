@@ -158,6 +158,20 @@ func TestStateRetrying(t *testing.T) {
 	status("lost")
 }
 
+// A worker whose kernel waits for files does not compute, and the next chunk changes nothing.
+func TestStateFetching(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}},
+		orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.ChunkStarted{Slot: 1, Records: 1000},
+		orchestrator.Progress{Slot: 1, Records: 1000, Total: 10_000, Fetching: true}, orchestrator.ChunkStarted{Slot: 1, Records: 1000})
+	s.line("0 of 10,000 records (0.0 %), 2 workers: 1 computing, 1 fetching files")
+	if status := s.state.deviceRow(s.state.devices[1], s.now).status; status != "fetching files" {
+		t.Errorf("status %q", status)
+	}
+	s.at(1, progressed(1, counts(0, 0), counts(0, 0), 10_000))
+	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 computing")
+}
+
 // A finished job is shown with full bars and the figures of the report.
 func TestStateAtTheEnd(t *testing.T) {
 	for _, test := range []struct {

@@ -149,7 +149,7 @@ func (c *Collector) worker(event orchestrator.Event) {
 	case orchestrator.WorkerLost:
 		w := c.slot(e.Slot)
 		w.Lost++
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseWaiting
+		w.PID, w.Records, w.Done, w.Phase, w.fetching = 0, 0, 0, orchestrator.PhaseWaiting, false
 		if e.Retired {
 			w.Phase = orchestrator.PhaseRetired
 		}
@@ -158,7 +158,8 @@ func (c *Collector) worker(event orchestrator.Event) {
 		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseLeft
 	case orchestrator.ChunkStarted:
 		w := c.slot(e.Slot)
-		w.First, w.Records, w.Done, w.Phase = e.First, e.Records, 0, orchestrator.PhaseComputing
+		w.First, w.Records, w.Done = e.First, e.Records, 0
+		w.compute(w.fetching)
 	}
 }
 
@@ -168,6 +169,9 @@ func (c *Collector) progress(e orchestrator.Progress) {
 	w.Done, w.Records = e.Chunk.Records, e.Records
 	if c.view.Concurrency > 0 {
 		w.hold(e.Held, e.Chunk.Records+e.Ahead, e.Computed)
+	}
+	if w.computes() {
+		w.compute(e.Fetching)
 	}
 	c.addLatency(w, e.Latency)
 	c.use(e.Usage)
@@ -195,7 +199,7 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	v.Done, v.Answers, v.Total, v.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	switch {
-	case w.First != e.First && w.Phase == orchestrator.PhaseComputing: // it computes another one
+	case w.First != e.First && w.computes(): // it computes another one
 	case e.Held > 0: // it continues behind those
 		w.First += e.Counts.Records
 	default:
@@ -269,6 +273,19 @@ func (c *Collector) point(now time.Time) point {
 		}
 	}
 	return p
+}
+
+// computes reports whether the worker has a chunk.
+func (w *Worker) computes() bool {
+	return w.Phase == orchestrator.PhaseComputing || w.Phase == orchestrator.PhaseFetching
+}
+
+// compute sets the phase of a worker with a chunk.
+func (w *Worker) compute(fetching bool) {
+	w.Phase, w.fetching = orchestrator.PhaseComputing, fetching
+	if fetching {
+		w.Phase = orchestrator.PhaseFetching
+	}
 }
 
 // hold sets how many records of all its chunks are computed, and how many its kernel has

@@ -99,6 +99,8 @@ type Worker struct {
 	// Load is how long the kernel last took to open, Busy how long it computed.
 	Load time.Duration `json:"load_ns"`
 	Busy time.Duration `json:"busy_ns"`
+
+	fetching bool // its kernel waits for files
 }
 
 // Device is one device of the job and its last sample, if it is a monitored GPU.

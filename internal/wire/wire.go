@@ -166,6 +166,8 @@ type Progress struct {
 	// Computed is how many records a concurrent kernel has computed since the worker was ready,
 	// or since the job was renewed. Imported answers do not count.
 	Computed int64 `json:"computed,omitempty"`
+	// Fetching: the kernel has no work, because the files of the next records have not arrived.
+	Fetching bool `json:"fetching,omitempty"`
 	// First is set once in a worker's life: the outcome of its first batch.
 	First *judge.First `json:"first,omitempty"`
 	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
