@@ -347,18 +347,8 @@ func (t Type) appendPlain(dst []byte, p parsed) []byte {
 // plainSize returns the number of bytes of a value in the encoding PLAIN, 0 if that depends on
 // the value.
 func (t Type) plainSize() int {
-	switch t.physical() {
-	case spec.PhysicalBool:
-		return 1
-	case spec.PhysicalInt32, spec.PhysicalFloat:
-		return 4
-	case spec.PhysicalInt64, spec.PhysicalDouble:
-		return 8
-	case spec.PhysicalFixed:
-		of, _ := t.base().traits()
-		return of.length
-	}
-	return 0
+	of, _ := t.base().traits()
+	return spec.Size(t.physical(), of.length)
 }
 
 // packBits packs booleans, a byte each, into bits.

@@ -38,21 +38,7 @@ type leaf struct {
 }
 
 // size returns the size of a value, 0 if it is not fixed.
-func (l *leaf) size() int {
-	switch l.physical {
-	case spec.PhysicalBool:
-		return 1
-	case spec.PhysicalInt32, spec.PhysicalFloat:
-		return 4
-	case spec.PhysicalInt64, spec.PhysicalDouble:
-		return 8
-	case spec.PhysicalInt96:
-		return 12
-	case spec.PhysicalFixed:
-		return int(l.length)
-	}
-	return 0
-}
+func (l *leaf) size() int { return spec.Size(l.physical, int(l.length)) }
 
 // decode decodes n values.
 func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values) (*values, error) {

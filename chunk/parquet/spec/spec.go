@@ -1,6 +1,6 @@
 // Package spec holds the numbers of the Parquet format, as parquet.thrift of Apache Parquet
-// defines them: types, encodings, codecs, pages, and the fields of the structs in a file's
-// metadata. The writer and the reader share them.
+// defines them: types and their sizes, encodings, codecs, pages, and the fields of the structs
+// in a file's metadata. The writer and the reader share them.
 package spec
 
 // Magic begins and ends a file.
@@ -27,6 +27,24 @@ const (
 	PhysicalBytes  = 6
 	PhysicalFixed  = 7
 )
+
+// Size returns the number of bytes of a value; length is that of a fixed-length type. It is 0 if
+// the size depends on the value. A boolean takes a byte where it is not packed.
+func Size(physical int64, length int) int {
+	switch physical {
+	case PhysicalBool:
+		return 1
+	case PhysicalInt32, PhysicalFloat:
+		return 4
+	case PhysicalInt64, PhysicalDouble:
+		return 8
+	case PhysicalInt96:
+		return 12
+	case PhysicalFixed:
+		return length
+	}
+	return 0
+}
 
 // Logical types: what a stored value means. They are the fields of the union LogicalType.
 const (
