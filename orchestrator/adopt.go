@@ -152,52 +152,46 @@ func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 
 // linkFolder gives the parts of a folder second names in another one.
 func linkFolder(from, to string) error {
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if err := commit.LinkFile(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachFile(from, to, commit.LinkFile)
 }
 
 // copyParts copies segments. They are copied, not linked: the other job may use their files
 // again. One that vanishes meanwhile is computed again.
 func copyParts(from, to string) error {
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		err := copyTo(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name()), false)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+	return eachFile(from, to, func(from, to string) error {
+		if err := copyTo(from, to, false); !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // copyFolder copies an unfinished folder of parts.
 func copyFolder(from, to string) error {
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
+	if err := eachFile(from, to, copyDurably); err != nil {
+		return err
+	}
+	return files.SyncDir(to)
+}
+
+// eachFile calls do with each file of a folder, and its path in another one.
+func eachFile(from, to string, do func(from, to string) error) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(to, 0o777); err != nil {
-		return err
-	}
 	for _, entry := range entries {
-		if err := copyDurably(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+		if err := do(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
 			return err
 		}
 	}
-	return files.SyncDir(to)
+	return nil
 }
 
 // copyDurably copies a file that the journal calls durable.
