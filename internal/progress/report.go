@@ -328,6 +328,8 @@ func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 		output = "the output"
 	}
 	switch {
+	case r.Stop != nil && r.Uncounted && r.Pending == 0:
+		fmt.Fprintln(w, "  stopped: the rest of the input is not computed")
 	case r.Stop != nil && r.Uncounted:
 		fmt.Fprintf(w, "  stopped: more than %s not computed\n", plural(r.Pending, "record"))
 	case r.Stop != nil && r.Pending > 0:
