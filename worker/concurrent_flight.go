@@ -219,7 +219,7 @@ func (c *concurrent) conclude(l landing) error {
 	case l.answer.Verdict == plugins.Later:
 		return c.later(f, l.answer)
 	case l.answer.Verdict == plugins.Retry:
-		return c.retry(l)
+		return c.retry(f, l.answer)
 	case failure == nil:
 		return c.succeed(l)
 	case l.expired && failure.Kind != fault.Record && failure.Kind != fault.Timeout:

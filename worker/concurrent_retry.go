@@ -33,19 +33,14 @@ func backOff(n int, after time.Duration, chance float64) time.Duration {
 
 // retry lets a record wait for another attempt, without a place at the kernel, or fails it
 // if its attempts are used up.
-func (c *concurrent) retry(l landing) error {
-	f, a := l.flight, l.answer
+func (c *concurrent) retry(f *flight, a plugins.Answer) error {
 	f.suspect = false
 	if f.retries >= c.worker.setup.Retries {
 		message := a.Message
 		if message == "" {
 			message = "the kernel asked for another attempt"
 		}
-		failure := fault.New(fault.Record, "gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded()
-		if l.expired {
-			failure = failure.Set("timeout")
-		}
-		return c.fail(f, failure)
+		return c.fail(f, fault.New(fault.Record, "gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded())
 	}
 	f.retries++
 	f.group.lane.run.stats.Retries++
