@@ -141,9 +141,9 @@ func stateNote(ctx context.Context, c Config) []string {
 func reachedNote(r Report) string {
 	switch done := r.In - r.Pending; {
 	case r.Answers > 0:
-		return fmt.Sprintf(": %d records are done, and answers of %d more are logged", done, r.Answers)
+		return fmt.Sprintf(" (%d records done, answers of %d more logged)", done, r.Answers)
 	case done > 0:
-		return fmt.Sprintf(": %d records are done", done)
+		return fmt.Sprintf(" (%d records done)", done)
 	}
 	return ""
 }
