@@ -77,8 +77,8 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 				n := input.records
 				d, c := callsJob(t, asks(n, func(i int) string {
 					ask := fmt.Sprintf(`,"url":"%s/%d"`, files.URL, i)
-					if i == 50 || i == 130 || i == 300 { // after a crash, records that the kernel had go first
-						ask += fmt.Sprintf(`,"until":%d,"once":%t`, n, victim == "kernel")
+					if i == 50 || i == 130 || i == 300 {
+						ask += fmt.Sprintf(`,"until":%d`, n)
 					}
 					return ask
 				}), concurrency)
@@ -94,7 +94,7 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 					}
 					job = again.kill(victim, job, worker)
 					if victim == "kernel" {
-						break // the slow records are not slow any more
+						break // a second time, the others would wait for the slow records
 					}
 				}
 				if end := job.wait(t); !end.done() {
@@ -104,6 +104,37 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 				again.check(concurrency)
 			})
 		}
+	}
+}
+
+// A record that ends the process only after long is taken to be slow once: others join it, and
+// are lost with it. Then it is found all the same.
+func TestSlowKiller(t *testing.T) {
+	t.Parallel()
+	const n, concurrency, killer = 700, 4, 20
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i == killer {
+			return `,"do":"exit","sleep":2200`
+		}
+		return `,"sleep":15`
+	}), concurrency)
+	mustRun(t, d, c)
+	checkAnswers(t, d, n, map[int]string{killer: "crash"})
+	again := 0
+	for id, calls := range countCalls(d.join("calls")) {
+		if id == killer {
+			t.Logf("the process was lost %d times", calls)
+			if calls > 4 {
+				t.Errorf("the process was lost %d times", calls)
+			}
+			continue
+		}
+		if again += calls - 1; calls > 4 {
+			t.Errorf("record %d was sent %d times", id, calls)
+		}
+	}
+	if again > 3*concurrency {
+		t.Errorf("%d records were sent again", again)
 	}
 }
 

@@ -38,9 +38,8 @@ type calls struct {
 type asking struct {
 	ID     int
 	Do     string
-	Sleep  int  // milliseconds
-	Until  int  // calls
-	Once   bool // Until holds only for the first call
+	Sleep  int // milliseconds
+	Until  int // calls
 	Times  int
 	Answer string
 }
@@ -96,7 +95,7 @@ func (k *calls) Answer(ctx context.Context, record plugins.Record) plugins.Answe
 	if file, found := record.Fetched("file"); k.config.Fetched && (!found || string(file) != fileAt(fmt.Sprint("/", ask.ID))) {
 		return plugins.Rejected("it has no file, or that of another record")
 	}
-	for (n == 1 || !ask.Once) && len(countCalls(k.config.Calls)) < ask.Until {
+	for len(countCalls(k.config.Calls)) < ask.Until {
 		time.Sleep(5 * time.Millisecond)
 	}
 	switch ask.Do {

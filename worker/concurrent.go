@@ -41,6 +41,7 @@ type concurrent struct {
 	ready    []*flight // that have their files and were never sent, by number
 
 	search  suspicion
+	usual   time.Duration     // how long an answer took lately, on average; 0 before the first
 	ceiling int               // the most records in flight; less than the kernel's number after it ran out of memory
 	window  congestion.Window // of a server that the kernel asks
 

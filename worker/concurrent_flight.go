@@ -27,8 +27,9 @@ type flight struct {
 	due       time.Time // when the next one may begin
 
 	suspect bool
-	crashes int // how often the process was lost with it
-	alone   int // how often it was then the only one
+	trusted bool // as a suspect, it was taken to be slow
+	crashes int  // how often the process was lost with it
+	alone   int  // how often it was then the only one
 }
 
 // landing is the end of a flight.
@@ -121,7 +122,7 @@ func (c *concurrent) nextFlight() *flight {
 		if i := slices.IndexFunc(c.queue, func(f *flight) bool { return f.suspect && !f.group.lane.halted }); i >= 0 {
 			return c.queue[i]
 		}
-		if c.suspectsFly() {
+		if c.suspectsFly() && !c.outlived(time.Now()) {
 			return nil
 		}
 		c.search.limit = 0
@@ -240,6 +241,7 @@ func (c *concurrent) succeed(l landing) error {
 	f, a := l.flight, l.answer
 	c.worker.host.good(l.took, load{records: 1, bytes: max(1, f.record.Size())})
 	c.outside, c.deaths = 0, 0
+	c.usual += (l.took - c.usual) / usualShare
 	if err := logAnswer(l, (*early.Log).Add); err != nil {
 		return err
 	}
@@ -247,6 +249,9 @@ func (c *concurrent) succeed(l landing) error {
 	c.judge(nil)
 	return c.settle(f, answered(a), l.took)
 }
+
+// usualShare is the share of one answer in the time that answers usually take.
+const usualShare = 16
 
 // logAnswer logs the answer for a record that succeeds, unless it is logged.
 func logAnswer(l landing, add func(*early.Log, int64, early.Answer) error) error {

@@ -12,8 +12,38 @@ import (
 // were at the kernel are suspects. They are sent again, and nothing else is, with half as
 // many in flight each time the process is lost: in the end the record is alone. Answered
 // records are never sent again.
+//
+// A suspect that is merely slow must not hold up the others: see [concurrent.outlived].
 type suspicion struct {
 	limit int // records in flight meanwhile; 0: there is no search
+}
+
+const (
+	// A suspect that takes longer than this, and than patientTimes what answers usually take,
+	// is probably slow.
+	suspectPatience = time.Second
+	patientTimes    = 4
+)
+
+// outlived reports whether the suspects at the kernel have been there for so long that they
+// are probably slow, and not what ends the process: the search is over, and others may join
+// them. That is assumed of a record once. If the process is lost with it again, the others
+// wait until it is answered or has ended the process alone.
+func (c *concurrent) outlived(now time.Time) bool {
+	if c.usual == 0 {
+		return false
+	}
+	patience := max(suspectPatience, patientTimes*c.usual)
+	for _, f := range c.flights {
+		if f.suspect && (f.trusted || now.Sub(f.started) < patience) {
+			return false
+		}
+	}
+	for _, f := range c.flights {
+		f.trusted = f.trusted || f.suspect
+		f.suspect = false
+	}
+	return true
 }
 
 // suspectsFly reports whether suspects are at the kernel.
