@@ -123,8 +123,7 @@ func TestSlowKiller(t *testing.T) {
 	again := 0
 	for id, calls := range countCalls(d.join("calls")) {
 		if id == killer {
-			t.Logf("the process was lost %d times", calls)
-			if calls > 4 {
+			if calls > 3 { // among the first, then with those that joined it, then alone
 				t.Errorf("the process was lost %d times", calls)
 			}
 			continue
