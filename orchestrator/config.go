@@ -344,7 +344,8 @@ type Failures struct {
 	// Timeout is how long a batch may take, including the first. By default it is
 	// derived from the successful batches: 20 times the slowest, at least 1m, and at
 	// least DefaultTimeout while few have been measured. A kernel's first batch may
-	// then take as long as opening it.
+	// then take as long as opening it. A record of a kernel that computes records one by one
+	// gets at least ten times as long, or what the kernel asks for (plugins.Info).
 	Timeout time.Duration
 	// OpenTimeout is how long a kernel may take to open, and again for its first batch
 	// unless Timeout is set; default 30m, since models are large.

@@ -88,7 +88,7 @@ func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
 		return plugins.Info{}, err
 	}
 	h.info, err = h.ask(ctx)
-	h.limits.record = h.info.RecordLimit()
+	h.limits.describe(h.info)
 	return h.info, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 // limits decides how long the kernel may take for a batch before it counts as hung. It does
@@ -34,7 +35,7 @@ type limits struct {
 	open    time.Duration // --open-timeout
 	early   time.Duration // minimum without --timeout while few batches are known
 	least   time.Duration // minimum after that
-	record  time.Duration // plugins.Info.RecordLimit
+	record  time.Duration // minimum without --timeout for a record of a concurrent kernel
 
 	warm    time.Duration // the slowest good batch that was not a process's first
 	cold    time.Duration // the slowest good first batch of a process
@@ -50,6 +51,18 @@ func newLimits(setup wire.Setup) limits {
 		l.timeout = setup.Timeout
 	}
 	return l
+}
+
+// concurrentPatience is how many times longer than a batch a record of a concurrent kernel may
+// take at least: while it hangs, it holds up no other, and a request that is cut short is paid
+// for in vain.
+const concurrentPatience = 10
+
+// describe takes what the kernel says about its records.
+func (l *limits) describe(info plugins.Info) {
+	if info.Concurrency > 0 {
+		l.record = max(info.RecordLimit(), multiple(concurrentPatience, l.least))
+	}
 }
 
 // load is the size of a batch.

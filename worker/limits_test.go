@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/gpurun/gpurun/plugins"
 )
 
 const (
@@ -35,14 +37,17 @@ func TestBatchLimit(t *testing.T) {
 	slowFirst := byDefault()
 	slowFirst.good(8*minute, usual, true)
 	patient := experienced(byDefault(), second, 5*time.Millisecond, usual)
-	patient.record = 20 * minute
+	patient.describe(plugins.Info{Concurrency: 1, RecordTimeout: 20 * minute})
+	concurrent := experienced(byDefault(), second, 5*time.Millisecond, usual)
+	concurrent.describe(plugins.Info{Concurrency: 1})
 	for name, test := range map[string]struct {
 		limits limits
 		of     load
 		first  bool
 		want   time.Duration
 	}{
-		"fast, and the kernel's own":    {patient, usual, false, 20 * minute},
+		"fast, and the kernel's own":    {patient, usual, false, 40 * minute},
+		"fast, one record of many":      {concurrent, usual, false, 10 * minute},
 		"nothing known":                 {byDefault(), usual, false, 5 * minute},
 		"nothing known, first":          {byDefault(), usual, true, 30 * minute},
 		"few known":                     {few, usual, false, 5 * minute},

@@ -111,7 +111,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 // registerRunning adds the flags that run and retry share: limits and output options.
 func (f *runFlags) registerRunning(flags *pflag.FlagSet) {
 	c := &f.config
-	flags.DurationVar(&c.Failures.Timeout, "timeout", 0, "time limit per batch, including the first, or per record if the kernel computes records one by one; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good one, at least 1m, at least 5m until enough have been measured; for openai: and serve:, their own timeout)")
+	flags.DurationVar(&c.Failures.Timeout, "timeout", 0, "time limit per batch, including the first, or per record if the kernel computes records one by one; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good one, at least 1m for a batch, 5m until enough have been measured, and 10m for a record; for openai: and serve:, their own timeout)")
 	flags.DurationVar(&c.Failures.OpenTimeout, "open-timeout", orchestrator.DefaultOpenTimeout, "time limit for a kernel to load its model, and for its first batch unless --timeout is set")
 	flags.IntVar(&c.Failures.Retries, "retries", orchestrator.DefaultRetries, "retry up to this many times before marking records as failed: a chunk whose worker was lost, and a request that a model server refuses or does not answer")
 	flags.DurationVar(&c.Resume.Checkpoint, "checkpoint", orchestrator.DefaultCheckpoint, "commit each worker's results at least this often; a kill loses at most this much work per worker")
