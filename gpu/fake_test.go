@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,13 +15,13 @@ var errUnsupported = errors.New("not supported")
 // fakeGPU is one card and its faults.
 type fakeGPU struct {
 	uuid, name  string
-	lost        bool // no handle at all
-	lostAfter   int  // > 0: lost at this call on its handle
+	lost        bool  // no handle at all
+	lostAfter   int64 // > 0: lost at this call on its handle
 	forbidden   bool
 	unsupported []string
 	noEvents    bool
 	hang        chan struct{} // its calls return when it is closed
-	calls       int
+	calls       atomic.Int64
 }
 
 // fakeMachine is a stateful API: it enforces the rules of the real library, and fails the
@@ -132,8 +133,8 @@ func (h fakeHandle) ask(field string) error {
 	if h.g.hang != nil {
 		<-h.g.hang
 	}
-	h.g.calls++
-	if h.m.isLost(h.index) || h.g.lostAfter > 0 && h.g.calls >= h.g.lostAfter {
+	calls := h.g.calls.Add(1)
+	if h.m.isLost(h.index) || h.g.lostAfter > 0 && calls >= h.g.lostAfter {
 		return ErrLost
 	}
 	if slices.Contains(h.g.unsupported, field) {

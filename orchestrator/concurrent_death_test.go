@@ -107,6 +107,30 @@ func TestConcurrentDeathsBehindSlowRecords(t *testing.T) {
 	}
 }
 
+// When all records that go first after a kill are slow, those that must wait for them do not:
+// neither other suspects nor new records.
+func TestSlowSuspects(t *testing.T) {
+	t.Parallel()
+	const n, concurrency = 200, 4
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i < 3 {
+			return fmt.Sprintf(`,"until":%d`, n)
+		}
+		return `,"sleep":5`
+	}), concurrency)
+	again := killsOf(t, d, &c, n)
+	job := again.begin()
+	worker := job.awaitWorkers(t, 1)[0]
+	awaitCalls(t, d, n/2)
+	job = again.kill("kernel", job, worker)
+	awaitCalls(t, d, n)
+	if end := job.wait(t); !end.done() {
+		t.Fatalf("%s\n%s", end, d.logs())
+	}
+	checkAnswers(t, d, n, nil)
+	again.check(concurrency)
+}
+
 // A record that ends the process only after long is taken to be slow once: others join it, and
 // are lost with it. Then it is found all the same.
 func TestSlowKiller(t *testing.T) {

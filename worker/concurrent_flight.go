@@ -119,10 +119,13 @@ func (c *concurrent) feed() error {
 // a search lasts, then those that were sent before, then new ones.
 func (c *concurrent) nextFlight() *flight {
 	if c.search.limit > 0 {
-		if i := slices.IndexFunc(c.queue, func(f *flight) bool { return f.suspect && !f.group.lane.halted }); i >= 0 {
-			return c.queue[i]
-		}
-		if c.suspectsFly() && !c.outlived(time.Now()) {
+		flying := c.suspectsFly()
+		next := slices.IndexFunc(c.queue, func(f *flight) bool { return f.suspect && !f.group.lane.halted })
+		switch {
+		case flying && c.outlived(time.Now()):
+		case next >= 0:
+			return c.queue[next]
+		case flying:
 			return nil
 		}
 		c.search.limit = 0
