@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -15,13 +14,13 @@ var errUnsupported = errors.New("not supported")
 // fakeGPU is one card and its faults.
 type fakeGPU struct {
 	uuid, name  string
-	lost        bool  // no handle at all
-	lostAfter   int64 // > 0: lost at this call on its handle
+	lost        bool // no handle at all
+	lostAfter   int  // > 0: lost at this call on its handle
 	forbidden   bool
 	unsupported []string
 	noEvents    bool
 	hang        chan struct{} // its calls return when it is closed
-	calls       atomic.Int64
+	calls       int           // guarded by the machine
 }
 
 // fakeMachine is a stateful API: it enforces the rules of the real library, and fails the
@@ -128,12 +127,20 @@ type fakeHandle struct {
 	index int
 }
 
+// count counts a call.
+func (h fakeHandle) count() int {
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	h.g.calls++
+	return h.g.calls
+}
+
 func (h fakeHandle) ask(field string) error {
 	h.m.call(field)
 	if h.g.hang != nil {
 		<-h.g.hang
 	}
-	calls := h.g.calls.Add(1)
+	calls := h.count()
 	if h.m.isLost(h.index) || h.g.lostAfter > 0 && calls >= h.g.lostAfter {
 		return ErrLost
 	}
@@ -221,7 +228,9 @@ func (s *fakeEventSet) Wait(timeout time.Duration) (Handle, uint64, error) {
 			return nil, 0, ErrTimeout
 		}
 		// A new handle, as from NVML: only its UUID is the same.
+		s.m.mu.Lock()
 		g := *s.m.gpus[e.index]
+		s.m.mu.Unlock()
 		return fakeHandle{s.m, &g, e.index}, e.xid, nil
 	case <-time.After(min(timeout, 10*time.Millisecond)): // keep tests fast
 		return nil, 0, ErrTimeout
