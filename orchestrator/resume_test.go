@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -70,11 +71,13 @@ func TestStopAndResume(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			d, c := v.start(t)
-			first := interrupt(t, adapted(c), "chunk_done", 2+i%3) // of eight, so that enough remains
+			// Both stops must arrive before the last of the eight chunks is done.
+			c.Kernel.Config = bytes.Replace(c.Kernel.Config, []byte(`"Milliseconds":6`), []byte(`"Milliseconds":20`), 1)
+			first := interrupt(t, adapted(c), "chunk_done", 1+i%3)
 			if first.Pending == 0 && !first.Uncounted || exists(c.Output.Path) && !c.Output.Force {
 				t.Fatalf("report: %+v", first)
 			}
-			second := interrupt(t, adapted(c), "chunk_done", 2)
+			second := interrupt(t, adapted(c), "chunk_done", 1)
 			if second.Resumed < first.In-first.Pending {
 				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
 			}
@@ -287,10 +290,10 @@ func execJob(t *testing.T) (jobDir, orchestrator.Config) {
 func TestAcceptChanges(t *testing.T) {
 	t.Parallel()
 	d, c := execJob(t)
-	interrupt(t, c, "chunk_done", 3)
+	interrupt(t, c, "chunk_done", 2)
 	appendTo(d, "kernel.sh", "# changed\n")
 	c.Resume.AcceptChanges = []string{"kernel"}
-	interrupt(t, c, "chunk_done", 2)
+	interrupt(t, c, "chunk_done", 1)
 	c.Resume.AcceptChanges = nil // the job now has the new kernel
 	resumes(t, d, c)
 	if d.read("out.jsonl") != numbered(300) {

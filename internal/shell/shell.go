@@ -58,8 +58,12 @@ func Environment() []string {
 // Check reports simple mistakes up front, before the shell reports them each time it runs
 // the command. scheme is how the user names such commands: exec for exec:COMMAND.
 func Check(scheme, command string) error {
-	if output, err := exec.Command(Path, "-n", "-c", command).CombinedOutput(); err != nil {
-		line, _, _ := strings.Cut(strings.TrimSpace(string(output)), "\n")
+	output, ok, err := run("-n", "-c", command)
+	if err != nil {
+		return fault.New(fault.Incompatible, "%s: the shell %s does not run: %w", scheme, Path, err)
+	}
+	if !ok {
+		line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
 		return fault.New(fault.Incompatible, "%s: the shell cannot parse %q: %s", scheme, command, line)
 	}
 	word := FirstWord(command)
@@ -69,14 +73,26 @@ func Check(scheme, command string) error {
 	if strings.Contains(word, "/") {
 		return checkFile(scheme, word)
 	}
-	check := exec.Command(Path, "-c", `command -v -- "$1" >/dev/null`, "sh", word)
-	if err := check.Run(); err != nil {
+	_, ok, err = run("-c", `command -v -- "$1" >/dev/null`, "sh", word)
+	if err != nil {
+		return fault.New(fault.Incompatible, "%s: the shell %s does not run: %w", scheme, Path, err)
+	}
+	if !ok {
 		if _, statErr := os.Stat(word); statErr == nil {
 			return fault.New(fault.Incompatible, "%s: program %s not found; to run the file in the current directory, write %s:./%s", scheme, word, scheme, command)
 		}
 		return fault.New(fault.Incompatible, "%s: program %s not found", scheme, word)
 	}
 	return nil
+}
+
+// run runs the shell, and reports whether it exited with status 0.
+func run(args ...string) (output string, ok bool, err error) {
+	output, exit, err := proc.Output(proc.Command{Path: Path, Args: args})
+	if err == nil && exit.Code < 0 {
+		err = errors.New(exit.String())
+	}
+	return output, exit.Code == 0, err
 }
 
 // checkFile checks a program given by its path: some shells accept a file that they

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
@@ -32,6 +34,20 @@ func TestCheck(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", command, err, want)
 		}
+	}
+}
+
+// The shells that check commands are not orphans: what reaps those must not take their
+// exit status.
+func TestCheckBesideReaping(t *testing.T) {
+	defer proc.ReapOrphans()()
+	var checks errgroup.Group
+	checks.SetLimit(4)
+	for range 400 {
+		checks.Go(func() error { return Check("run", "sleep 1") })
+	}
+	if err := checks.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
