@@ -174,14 +174,14 @@ func TestDiscoverHungDriver(t *testing.T) {
 		hang func(*fakeMachine, chan struct{})
 		want string
 	}{
-		"init":  {func(m *fakeMachine, c chan struct{}) { m.hangInit = c }, "within 20ms (initialize NVML): it hangs"},
-		"count": {func(m *fakeMachine, c chan struct{}) { m.hangCount = c }, "within 20ms (count the GPUs): it hangs"},
+		"init":  {func(m *fakeMachine, c chan struct{}) { m.hangInit = c }, "within 500ms (initialize NVML): it hangs"},
+		"count": {func(m *fakeMachine, c chan struct{}) { m.hangCount = c }, "within 500ms (count the GPUs): it hangs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, release := newFake(t, same(2)...), make(chan struct{})
 			test.hang(m, release)
 			opts := options(m)
-			opts.Timeout = 20 * time.Millisecond
+			opts.Timeout = 500 * time.Millisecond
 			_, err := Discover(t.Context(), opts)
 			wantFault(t, err, fault.NoDevice, test.want)
 

@@ -15,30 +15,31 @@ import (
 var sightLosses = map[string]struct {
 	lose    func(*gputest.Machine) (restore func())
 	problem string
+	hangs   bool
 }{
 	"the temperature cannot be read": {
 		func(m *gputest.Machine) func() {
 			m.Change(0, func(c *gputest.Card) { c.Unreadable("unknown error") })
 			return func() {}
 		},
-		"its temperature cannot be read: unknown error",
+		"its temperature cannot be read: unknown error", false,
 	},
 	"the temperature is no longer reported": {
 		func(m *gputest.Machine) func() {
 			m.Change(0, func(c *gputest.Card) { c.Sample.Temperature = gpu.Optional[int]{} })
 			return func() {}
 		},
-		"the driver no longer reports its temperature",
+		"the driver no longer reports its temperature", false,
 	},
-	"its calls hang":   {func(m *gputest.Machine) func() { return m.HangCard(0) }, "the NVIDIA driver does not answer"},
-	"the driver hangs": {func(m *gputest.Machine) func() { return m.Hang() }, "the NVIDIA driver does not answer"},
+	"its calls hang":   {func(m *gputest.Machine) func() { return m.HangCard(0) }, "the NVIDIA driver does not answer", true},
+	"the driver hangs": {func(m *gputest.Machine) func() { return m.Hang() }, "the NVIDIA driver does not answer", true},
 }
 
 // newBriefWatch is a watch with a short timeout, which starts after the first sample: that
 // may take longer on a busy machine.
 func newBriefWatch(t *testing.T, machine *gputest.Machine) *watch {
 	t.Helper()
-	w := newWatch(t, machine, func(o *gpu.MonitorOptions) { o.Timeout = 50 * time.Millisecond })
+	w := newWatch(t, machine, func(o *gpu.MonitorOptions) { o.Timeout = 500 * time.Millisecond })
 	w.until(func() bool { return w.seen() })
 	return w
 }
@@ -71,7 +72,11 @@ func TestUnseenHotCardStaysSlowed(t *testing.T) {
 			t.Parallel()
 			machine := gputest.New(2)
 			machine.Change(0, func(c *gputest.Card) { c.Temperature(90) })
-			w := newBriefWatch(t, machine)
+			w := newWatch(t, machine, nil)
+			if test.hangs {
+				w = newBriefWatch(t, machine)
+			}
+			w.poll(0)
 			restore := test.lose(machine)
 			type look struct {
 				after  time.Duration
