@@ -244,6 +244,17 @@ func kernelOf(worker int) int {
 	return 0
 }
 
+// leafOf returns the last of the processes that a worker, its kernel and so on have started.
+func leafOf(pid int) int {
+	for {
+		child := kernelOf(pid)
+		if child == 0 {
+			return pid
+		}
+		pid = child
+	}
+}
+
 // childrenOf returns the children of a process that have not exited.
 func childrenOf(parent int) (pids []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*")

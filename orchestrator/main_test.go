@@ -41,11 +41,14 @@ type driverJob struct {
 	Passing int64
 }
 
-// TestMain is the program: started again, the test binary is a worker, a kernel, or a
-// driver.
+// TestMain is the program: started again, the test binary is a worker, a kernel, a driver, or
+// a proxy.
 func TestMain(m *testing.M) {
 	// Workers must not sleep at exit for the race detector.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if behind := os.Getenv(proxyVariable); behind != "" {
+		proxy(behind, os.Args[1])
+	}
 	worker.Init(testKernels())
 	if folder := os.Getenv("GPURUN_TEST_WORKERS"); folder != "" { // scripts/test.sh
 		wire.SetSelf(filepath.Join(folder, "orchestrator.test"))

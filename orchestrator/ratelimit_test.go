@@ -1,14 +1,11 @@
 package orchestrator_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins/openai/openaitest"
 )
 
@@ -35,7 +32,6 @@ func rateLimit(most int, span time.Duration) func(number, attempt int) openaites
 // it, as anyone would write it.
 const politeKernel = `
 import asyncio, json, gpurun
-concurrency = 48
 
 async def setup(ctx):
     global host, port
@@ -61,18 +57,13 @@ async def process(record):
 // few requests.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	needPython(t)
-	const n, most, span = 240, 40, 200 * time.Millisecond
+	const n, concurrency, most, span = 240, 48, 40, 200 * time.Millisecond
 	s := serverFor(t, openaitest.Options{Trouble: rateLimit(most, span)})
-	d := newJobDir(t, asks(n, func(int) string { return "" }))
-	d.write("kernel.py", politeKernel)
-	c := d.config(d.join("kernel.py"))
-	c.Devices.GPUs, c.Failures.Retries = "cpu:1", orchestrator.DefaultRetries
-	c.Kernel.Config, _ = json.Marshal(map[string]string{"server": strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/v1")})
+	d, c := politeJob(t, s, n, concurrency)
 	mustRun(t, d, c)
 	checkAnswers(t, d, n, nil)
 	// At most one concurrency's worth at first, then less than half of what is served.
-	if s.Total() > n+48+n/2 {
+	if s.Total() > n+concurrency+n/2 {
 		t.Errorf("%d requests for %d records", s.Total(), n)
 	}
 	t.Logf("%d requests for %d records", s.Total(), n)

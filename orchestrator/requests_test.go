@@ -134,48 +134,6 @@ func TestRequestsSent(t *testing.T) {
 	}
 }
 
-// Whatever is killed, no request with an answer is sent again, and the output is that of an
-// undisturbed run.
-func TestRequestsKilled(t *testing.T) {
-	t.Parallel()
-	const n, concurrency = 600, 16
-	s := serverFor(t, openaitest.Options{Latency: openaitest.Lognormal(0.1)})
-	d, c := requestsJob(t, s, batchRequests(n), concurrency)
-	c.Resume.Checkpoint = 250 * time.Millisecond
-	mark := fmt.Sprintf("requests-killed-%d", os.Getpid())
-	again := &resent{t: t, folder: d.join("out.jsonl.gpurun"), n: n, sent: s.Attempts, mark: mark, begin: restarter(t, &c, mark, shortTemp(t))}
-	await := func(requests int) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); s.Total() < requests; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d requests, waiting for %d\n%s", s.Total(), requests, d.logs())
-			}
-		}
-	}
-	job := again.begin()
-	for i, victim := range []string{"worker", "worker", "orchestrator"} { // the kernel is in the worker's process
-		worker := job.awaitWorkers(t, 1)[0]
-		await(n * (i + 1) / 4)
-		job = again.kill(victim, job, worker)
-	}
-	end := job.wait(t)
-	if !end.done() {
-		t.Fatalf("%s\n%s", end, d.logs())
-	}
-	checkBatch(t, d, n, nil)
-	again.check(concurrency)
-	// A request may be counted and not sent: its worker was killed in between.
-	if counted, total := end.report.Usage["requests"], s.Total(); counted < int64(total) || counted > n+3*concurrency {
-		t.Errorf("the report counts %d requests, the server %d", counted, total)
-	}
-
-	plain, undisturbed := requestsJob(t, s, batchRequests(n), concurrency)
-	mustRun(t, plain, undisturbed)
-	if plain.read("out.jsonl") != d.read("out.jsonl") {
-		t.Error("the output differs from that of an undisturbed run")
-	}
-}
-
 // A limit stops the job, which resumes with a higher one. The count continues: the limit is
 // that of the job.
 func TestRequestLimit(t *testing.T) {

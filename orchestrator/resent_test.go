@@ -26,12 +26,16 @@ type killed struct {
 	sent   map[int]int // of the records that have an answer
 }
 
-// kill kills the kernel, the worker, the orchestrator, or all of them. The processes that
-// survive stand still until the answers are noted. It returns the job as it continues.
+// kill kills the program that the kernel has started, the kernel, the worker, the orchestrator,
+// or all of them. The worker and the orchestrator, if they survive, stand still until the
+// answers are noted. It returns the job as it continues.
 func (r *resent) kill(victim string, job *driver, worker int) *driver {
 	r.t.Helper()
 	orchestrator := job.cmd.Process.Pid
 	switch victim {
+	case "program":
+		r.killAmong(victim, leafOf(worker), orchestrator, worker)
+		return job
 	case "kernel":
 		r.killAmong(victim, kernelOf(worker), orchestrator, worker)
 		return job
