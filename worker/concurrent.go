@@ -45,17 +45,18 @@ type concurrent struct {
 	ceiling int               // the most records in flight; less than the kernel's number after it ran out of memory
 	window  congestion.Window // of a server that the kernel asks
 
-	syncer   *early.Syncer
-	syncDue  time.Time
-	spend    spend
-	first    judge.First
-	judged   bool
-	holding  bool // the kernel can try no record for now
-	outside  int  // records in a row that were blamed for a signal from outside
-	deaths   int  // records in a row that killed a kernel which has never computed anything
-	busy     bool
-	busyFrom time.Time
-	alarm    alarm
+	syncer     *early.Syncer
+	syncDue    time.Time
+	spend      spend
+	first      judge.First
+	judged     bool
+	holding    bool // the kernel can try no record for now
+	holdingSet time.Time
+	outside    int // records in a row that were blamed for a signal from outside
+	deaths     int // records in a row that killed a kernel which has never computed anything
+	busy       bool
+	busyFrom   time.Time
+	alarm      alarm
 }
 
 // alarm ends a wait. Its timer stays set even if nothing is due any more: setting it again for

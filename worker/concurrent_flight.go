@@ -217,7 +217,7 @@ func (c *concurrent) conclude(l landing) error {
 	f, failure := l.flight, l.failure()
 	c.slowDown(l, failure)
 	if failure == nil || failure.Kind != fault.Stopped { // that ends the job, not the wait
-		c.hold(l.answer)
+		c.hold(l)
 	}
 	switch {
 	case l.answer.Verdict == plugins.Later:

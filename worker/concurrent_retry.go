@@ -116,14 +116,16 @@ func (c *concurrent) pauses(a plugins.Answer) string {
 	return fmt.Sprintf("the kernel asks for a pause (%s); the next record follows in %s", a.Message, pause.Round(time.Second))
 }
 
-// hold follows whether the kernel can try records: each answer shows it.
-func (c *concurrent) hold(a plugins.Answer) {
-	why := c.pauses(a)
-	holding := why != "" || a.Verdict == plugins.Later || c.holding && c.window.Pause(time.Now()) >= longPause
-	if holding == c.holding || holding && why == "" {
+// hold follows whether the kernel can try records. Each answer shows it, except to a record that
+// was sent before this last changed.
+func (c *concurrent) hold(l landing) {
+	why := c.pauses(l.answer)
+	holding := why != "" || l.answer.Verdict == plugins.Later || c.holding && c.window.Pause(time.Now()) >= longPause
+	switch {
+	case holding == c.holding, holding && why == "", l.flight.started.Before(c.holdingSet):
 		return
 	}
-	c.holding = holding
+	c.holding, c.holdingSet = holding, time.Now()
 	if holding {
 		c.worker.log.Warn("no record can be tried for now", "reason", why)
 	} else {
