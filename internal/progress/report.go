@@ -281,9 +281,9 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 	var table [][]string
 	var widths []int
 	for _, worker := range r.Workers {
-		cells := []string{
-			worker.Device, plural(worker.Records, "record"), rateText(worker.Rate),
-			fmt.Sprintf("%.0f %% busy", 100*worker.BusyShare), batches(worker.Batches),
+		cells := []string{worker.Device, plural(worker.Records, "record"), rateText(worker.Rate), busyText(r, worker)}
+		if r.Concurrency == 0 {
+			cells = append(cells, batches(worker.Batches))
 		}
 		for i, cell := range cells {
 			if i == len(widths) {
@@ -294,16 +294,25 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 		table = append(table, append(cells, trouble(worker)...))
 	}
 	for _, cells := range table {
-		fmt.Fprintf(w, "  %-*s", widths[0], cells[0])
+		row := fmt.Sprintf("  %-*s", widths[0], cells[0])
 		for i, cell := range cells[1:] {
 			width := 0
 			if i+1 < len(widths) {
 				width = widths[i+1]
 			}
-			fmt.Fprintf(w, "%s%*s", gap, width, cell)
+			row += fmt.Sprintf("%s%*s", gap, width, cell)
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintln(w, strings.TrimRight(row, " "))
 	}
+}
+
+// busyText is how busy the kernel of a worker was. A concurrent one whose answers are all behind
+// a record without one has not reported it.
+func busyText(r orchestrator.Report, worker orchestrator.WorkerReport) string {
+	if r.Concurrency > 0 && worker.BusyShare == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %% busy", 100*worker.BusyShare)
 }
 
 // trouble lists what went wrong with a worker.

@@ -196,6 +196,20 @@ func TestReportOfAnswers(t *testing.T) {
 	}
 }
 
+// Workers of concurrent kernels have no batches. Those that have reported nothing yet are not
+// called idle.
+func TestReportOfConcurrentWorkers(t *testing.T) {
+	r := orchestrator.Report{In: 300, Succeeded: 260, Pending: 40, Concurrency: 4, Workers: []orchestrator.WorkerReport{
+		{Device: "CPU 0", Records: 260, Rate: 100, BusyShare: 0.98, Batches: 17},
+		{Device: "CPU 1", Records: 37, Rate: 16.9},
+	}}
+	var out strings.Builder
+	WriteReport(&out, r, testHints{})
+	if want := "  CPU 0  260 records   100/s  98 % busy\n  CPU 1   37 records  16.9/s\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+}
+
 // The first line of a retry reports its result. Records that came in with an "_error" were
 // not retried, and dropped records did not necessarily succeed.
 func TestReportOfARetry(t *testing.T) {
