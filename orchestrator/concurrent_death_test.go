@@ -181,11 +181,16 @@ func checkCalls(t *testing.T, d jobDir, n, kills, concurrency int) {
 // awaitCalls waits until the kernel was called for this number of records.
 func awaitCalls(t *testing.T, d jobDir, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); len(countCalls(d.join("calls"))) < n; {
+	awaitCount(t, d, "calls", n, func() int { return len(countCalls(d.join("calls"))) })
+}
+
+// awaitCount waits until a number has reached n.
+func awaitCount(t *testing.T, d jobDir, what string, n int, count func() int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); count() < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d calls, waiting for %d\n%s", len(countCalls(d.join("calls"))), n, d.logs())
+			t.Fatalf("%d %s, waiting for %d\n%s", count(), what, n, d.logs())
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -244,15 +244,17 @@ func kernelOf(worker int) int {
 	return 0
 }
 
-// leafOf returns the last of the processes that a worker, its kernel and so on have started.
-func leafOf(pid int) int {
-	for {
-		child := kernelOf(pid)
-		if child == 0 {
-			return pid
-		}
-		pid = child
+// programOf returns the program that the kernel of a worker runs, also below a shell; 0 if it
+// runs none.
+func programOf(worker int) (pid int) {
+	kernel := kernelOf(worker)
+	if kernel == 0 {
+		return 0
 	}
+	for pids := childrenOf(kernel); len(pids) > 0; pids = childrenOf(pid) {
+		pid = pids[0]
+	}
+	return pid
 }
 
 // childrenOf returns the children of a process that have not exited.

@@ -1,11 +1,14 @@
 package orchestrator_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins/openai/openaitest"
 )
 
@@ -51,6 +54,18 @@ async def process(record):
         raise gpurun.Retry(after=float(headers["Retry-After"]))
     return {"answer": 2 * record["id"]}
 `
+
+// politeJob returns a job whose async Python kernel asks a server for each record.
+func politeJob(t *testing.T, s *openaitest.Server, n, concurrency int) (jobDir, orchestrator.Config) {
+	t.Helper()
+	needPython(t)
+	d := newJobDir(t, asks(n, func(int) string { return "" }))
+	d.write("kernel.py", fmt.Sprintf("concurrency = %d\n", concurrency)+politeKernel)
+	c := d.config(d.join("kernel.py"))
+	c.Devices.GPUs, c.Failures.Retries = "cpu:1", orchestrator.DefaultRetries
+	c.Kernel.Config, _ = json.Marshal(map[string]string{"server": strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/v1")})
+	return d, c
+}
 
 // A kernel that asks for another attempt with a wait makes the worker hold back: a server
 // with a rate limit answers every record, with the default number of attempts, and refuses

@@ -1,7 +1,6 @@
 package orchestrator_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httputil"
@@ -16,9 +15,9 @@ import (
 	"github.com/gpurun/gpurun/plugins/openai/openaitest"
 )
 
-// proxyVariable makes the test binary a proxy: the value is the server behind it, and the
-// argument its own port. It stands for a model server that serve: starts: it can be killed,
-// and the server behind it goes on counting.
+// proxyVariable makes the test binary a proxy for the server that is its value, on the port that
+// is the argument. serve: starts it as a model server. When it is killed, the server behind it
+// keeps counting.
 const proxyVariable = "GPURUN_TEST_PROXY"
 
 func proxy(behind, port string) {
@@ -29,7 +28,7 @@ func proxy(behind, port string) {
 	panic(http.ListenAndServe("127.0.0.1:"+port, httputil.NewSingleHostReverseProxy(target)))
 }
 
-// proxyCommand returns the command of a serve: kernel whose server asks s.
+// proxyCommand returns the command that starts a proxy for s.
 func proxyCommand(s *openaitest.Server) string {
 	return fmt.Sprintf("%s=%s exec %s {port}", proxyVariable, strings.TrimSuffix(s.URL, "/v1"), wire.Self())
 }
@@ -39,13 +38,6 @@ func proxyCommand(s *openaitest.Server) string {
 func TestRequestsKilled(t *testing.T) {
 	t.Parallel()
 	const n, concurrency = 600, 16
-	batchFile := func(kernel func(*openaitest.Server) string) func(*testing.T, *openaitest.Server) (jobDir, orchestrator.Config) {
-		return func(t *testing.T, s *openaitest.Server) (jobDir, orchestrator.Config) {
-			d, c := requestsJob(t, s, batchRequests(n), concurrency)
-			c.Kernel.Name = kernel(s)
-			return d, c
-		}
-	}
 	kernels := map[string]struct {
 		victims []string
 		job     func(*testing.T, *openaitest.Server) (jobDir, orchestrator.Config)
@@ -53,12 +45,18 @@ func TestRequestsKilled(t *testing.T) {
 	}{
 		"openai": { // the kernel is in the worker's process
 			[]string{"worker", "worker", "orchestrator"},
-			batchFile(func(s *openaitest.Server) string { return "openai:" + s.URL }),
+			func(t *testing.T, s *openaitest.Server) (jobDir, orchestrator.Config) {
+				return requestsJob(t, s, batchRequests(n), concurrency)
+			},
 			func(t *testing.T, d jobDir) { checkBatch(t, d, n, nil) },
 		},
 		"serve": {
 			[]string{"program", "kernel", "worker", "orchestrator", "all"},
-			batchFile(func(s *openaitest.Server) string { return "serve:" + proxyCommand(s) }),
+			func(t *testing.T, s *openaitest.Server) (jobDir, orchestrator.Config) {
+				d, c := requestsJob(t, s, batchRequests(n), concurrency)
+				c.Kernel.Name = "serve:" + proxyCommand(s)
+				return d, c
+			},
 			func(t *testing.T, d jobDir) { checkBatch(t, d, n, nil) },
 		},
 		"async Python": {
@@ -82,7 +80,7 @@ func TestRequestsKilled(t *testing.T) {
 				if worker == 0 || !alive(worker) {
 					worker = job.awaitWorkers(t, 1)[0]
 				}
-				awaitRequests(t, s, d, n*(i+1)/(kills+1))
+				awaitCount(t, d, "requests", n*(i+1)/(kills+1), s.Total)
 				job = again.kill(victim, job, worker)
 			}
 			end := job.wait(t)
@@ -103,26 +101,4 @@ func TestRequestsKilled(t *testing.T) {
 			}
 		})
 	}
-}
-
-// awaitRequests waits until the server has got so many requests.
-func awaitRequests(t *testing.T, s *openaitest.Server, d jobDir, n int) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); s.Total() < n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d requests, waiting for %d\n%s", s.Total(), n, d.logs())
-		}
-	}
-}
-
-// politeJob returns a job whose async Python kernel asks a server for each record.
-func politeJob(t *testing.T, s *openaitest.Server, n, concurrency int) (jobDir, orchestrator.Config) {
-	t.Helper()
-	needPython(t)
-	d := newJobDir(t, asks(n, func(int) string { return "" }))
-	d.write("kernel.py", fmt.Sprintf("concurrency = %d\n", concurrency)+politeKernel)
-	c := d.config(d.join("kernel.py"))
-	c.Devices.GPUs, c.Failures.Retries = "cpu:1", orchestrator.DefaultRetries
-	c.Kernel.Config, _ = json.Marshal(map[string]string{"server": strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/v1")})
-	return d, c
 }

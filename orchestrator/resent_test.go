@@ -26,15 +26,15 @@ type killed struct {
 	sent   map[int]int // of the records that have an answer
 }
 
-// kill kills the program that the kernel has started, the kernel, the worker, the orchestrator,
-// or all of them. The worker and the orchestrator, if they survive, stand still until the
-// answers are noted. It returns the job as it continues.
+// kill kills the program that the kernel runs, the kernel, the worker, the orchestrator, or all
+// of them. A worker and an orchestrator that survive stand still until the answers are noted.
+// It returns the job as it continues.
 func (r *resent) kill(victim string, job *driver, worker int) *driver {
 	r.t.Helper()
 	orchestrator := job.cmd.Process.Pid
 	switch victim {
 	case "program":
-		r.killAmong(victim, leafOf(worker), orchestrator, worker)
+		r.killAmong(victim, programOf(worker), orchestrator, worker)
 		return job
 	case "kernel":
 		r.killAmong(victim, kernelOf(worker), orchestrator, worker)
@@ -55,6 +55,9 @@ func (r *resent) kill(victim string, job *driver, worker int) *driver {
 
 func (r *resent) killAmong(victim string, pid int, others ...int) {
 	r.t.Helper()
+	if pid == 0 {
+		r.t.Fatalf("there is no %s to kill", victim)
+	}
 	for _, other := range others {
 		_ = syscall.Kill(other, syscall.SIGSTOP)
 		defer func() { _ = syscall.Kill(other, syscall.SIGCONT) }()

@@ -50,10 +50,10 @@ type concurrent struct {
 	spend      spend
 	first      judge.First
 	judged     bool
-	holding    bool // the kernel can try no record for now
-	holdingSet time.Time
-	outside    int // records in a row that were blamed for a signal from outside
-	deaths     int // records in a row that killed a kernel which has never computed anything
+	holding    bool      // the kernel can try no record for now
+	holdingSet time.Time // when that last changed
+	outside    int       // records in a row that were blamed for a signal from outside
+	deaths     int       // records in a row that killed a kernel which has never computed anything
 	busy       bool
 	busyFrom   time.Time
 	alarm      alarm

@@ -116,13 +116,12 @@ func (c *concurrent) pauses(a plugins.Answer) string {
 	return fmt.Sprintf("the kernel asks for a pause (%s); the next record follows in %s", a.Message, pause.Round(time.Second))
 }
 
-// hold follows whether the kernel can try records. Each answer shows it, except to a record that
-// was sent before this last changed.
+// hold follows whether the kernel can try records. An answer shows it, unless its record was sent
+// before this last changed.
 func (c *concurrent) hold(l landing) {
 	why := c.pauses(l.answer)
 	holding := why != "" || l.answer.Verdict == plugins.Later || c.holding && c.window.Pause(time.Now()) >= longPause
-	switch {
-	case holding == c.holding, holding && why == "", l.flight.started.Before(c.holdingSet):
+	if holding == c.holding || holding && why == "" || l.flight.started.Before(c.holdingSet) {
 		return
 	}
 	c.holding, c.holdingSet = holding, time.Now()

@@ -146,7 +146,8 @@ func TestShardAdoptedDeath(t *testing.T) {
 func TestShardAnswers(t *testing.T) {
 	d := newSharedFolder(t, 20)
 	var asked atomic.Int64
-	release, gone := make(chan struct{}), make(chan struct{}, 1)
+	var gone atomic.Bool
+	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.Method == http.MethodPost {
@@ -156,7 +157,7 @@ func TestShardAnswers(t *testing.T) {
 			select {
 			case <-release:
 			case <-r.Context().Done():
-				gone <- struct{}{}
+				gone.Store(true)
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -180,7 +181,7 @@ func TestShardAnswers(t *testing.T) {
 	waitFor(t, "answers of the shard", func() bool { return shared().Answers == 9 })
 	_ = killed.Process.Kill()
 	_ = killed.Wait()
-	<-gone // its worker outlives it for a moment, and must not receive the last answer
+	waitFor(t, "the end of its worker, which must not receive the last answer", gone.Load)
 	o := shared()
 	if o.Done != 0 || o.Reached() != 9 || o.Shards[0].Answers != 9 || o.Shards[1].Answers != 0 {
 		t.Errorf("%+v", o)

@@ -306,8 +306,8 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// busyText is how busy the kernel of a worker was. A concurrent one whose answers are all behind
-// a record without one has not reported it.
+// busyText is how busy a worker's kernel was. Workers of concurrent kernels report this only when
+// they commit records.
 func busyText(r orchestrator.Report, worker orchestrator.WorkerReport) string {
 	if r.Concurrency > 0 && worker.BusyShare == 0 {
 		return ""

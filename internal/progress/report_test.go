@@ -196,8 +196,8 @@ func TestReportOfAnswers(t *testing.T) {
 	}
 }
 
-// Workers of concurrent kernels have no batches. Those that have reported nothing yet are not
-// called idle.
+// The summary shows no batches for concurrent kernels, and does not call a worker idle that has
+// committed nothing yet.
 func TestReportOfConcurrentWorkers(t *testing.T) {
 	r := orchestrator.Report{In: 300, Succeeded: 260, Pending: 40, Concurrency: 4, Workers: []orchestrator.WorkerReport{
 		{Device: "CPU 0", Records: 260, Rate: 100, BusyShare: 0.98, Batches: 17},
