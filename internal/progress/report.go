@@ -336,13 +336,14 @@ func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 	if output == "-" {
 		output = "the output"
 	}
+	missing := r.Pending - r.Answers
 	switch {
-	case r.Stop != nil && r.Uncounted && r.Pending == 0:
+	case r.Stop != nil && r.Uncounted && missing == 0:
 		fmt.Fprintln(w, "  stopped: the rest of the input is not computed")
 	case r.Stop != nil && r.Uncounted:
-		fmt.Fprintf(w, "  stopped: more than %s not computed\n", plural(r.Pending, "record"))
-	case r.Stop != nil && r.Pending > 0:
-		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(r.Pending, "record"))
+		fmt.Fprintf(w, "  stopped: more than %s not computed\n", plural(missing, "record"))
+	case r.Stop != nil && missing > 0:
+		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(missing, "record"))
 	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
 		fmt.Fprintf(w, "  the failed records are in %s, details in %s\n", r.Errors, InFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0 && r.Format == orchestrator.OpenAIBatch:

@@ -188,6 +188,9 @@ func TestReportOfAnswers(t *testing.T) {
 			t.Errorf("%q", text)
 		}
 	}
+	if want := "  stopped: 827 records not computed\n"; !strings.Contains(summary.String(), want) {
+		t.Errorf("%q, want %q", summary.String(), want)
+	}
 	if got, want := notice(orchestrator.Resuming{Answers: 573, Total: 1500}), "resuming: 573 of 1,500 records have a logged answer and are not sent again"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
