@@ -10,6 +10,7 @@
 # make slurm-test run jobs on a real Slurm and break it
 # make llm-test   run real model servers with tiny models through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
+# make random-jobs  compare random jobs with a model
 # make flat       show that memory stays flat on 10 GB and on 10,000 files
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -28,7 +29,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -101,13 +102,13 @@ test-all: tools
 test-race: tools venv
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
 
-# Tests of Python kernels need numpy, those of the example with images Pillow. Torch is
-# tested if it is installed.
+# Tests of Python kernels need numpy, those of the example with images Pillow, those of Parquet
+# files pyarrow. Torch is tested if it is installed.
 venv: .venv/ready
-.venv/ready:
-	@echo "creating .venv with numpy and Pillow for the tests of Python kernels"
+.venv/ready: scripts/test-requirements.txt
+	@echo "creating .venv with numpy, pyarrow and others for the tests of Python kernels"
 	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
-	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q numpy pillow mypy; then \
+	@if command -v python3 >/dev/null && python3 -m venv .venv >/dev/null && .venv/bin/pip install -q --disable-pip-version-check -r scripts/test-requirements.txt; then \
 		touch $@; \
 	else \
 		echo "NOTE: cannot create a Python environment with numpy: skipping the tests of its arrays"; \
@@ -189,10 +190,20 @@ browser-test: tools
 fuzz:
 	@GO='$(GO)' GUIDED='$(GUIDED)' ./scripts/fuzz.sh $(FUZZTIME)
 
-# Kills a job at random, repeatedly; make test does this for a minute.
+# Kills a job at random, repeatedly, which make test does for a minute; then runs random jobs.
 SOAK_KILLS ?= 1000
 soak: tools
 	GPURUN_SOAK_KILLS=$(SOAK_KILLS) $(GO) test -v -count=1 -run Soak -timeout 6h ./orchestrator
+	$(MAKE) random-jobs JOBS=500
+
+# Runs random jobs, of every kind and with kills, and compares their outputs with a model that
+# shares no code with gpurun. AGAINST=PROGRAM also compares them with another build's.
+JOBS ?= 50
+JOBS_SECONDS ?= 36000
+random-jobs: build venv
+	@if .venv/bin/python -c 'import numpy, pyarrow, zstandard' 2>/dev/null; then \
+		.venv/bin/python scripts/randomjobs --jobs $(JOBS) --seconds $(JOBS_SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(AGAINST),--against $(AGAINST)); \
+		else echo "SKIPPED: no pyarrow in .venv: no random jobs"; fi
 
 # Shows that memory stays flat on a stream of 10 GB and on 10,000 compressed files.
 flat: build
