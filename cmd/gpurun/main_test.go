@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -39,6 +41,10 @@ func (a apart) Run() int {
 	defer os.RemoveAll(dir)
 	os.Setenv(lease.Variable, filepath.Join(dir, "leases"))
 	os.Setenv(jobs.Variable, filepath.Join(dir, "jobs"))
+	// Programs inherit an ignored signal, as under nohup, but not a handler.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	return a.M.Run()
 }
 

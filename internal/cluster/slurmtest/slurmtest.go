@@ -28,6 +28,7 @@ const GPUs = 4
 type Cluster struct {
 	t     testing.TB
 	Dir   string // holds everything that Slurm writes; nodes share it
+	ports []int  // of the daemons
 	procs map[string]*daemon
 }
 
@@ -89,20 +90,21 @@ func (c *Cluster) configure() {
 			c.t.Skipf("SKIPPED: no Slurm: cannot create the device file of a simulated GPU: %v", err)
 		}
 	}
-	ports := freePorts(c.t, 1+len(Nodes))
+	c.ports = freePorts(c.t, 1+len(Nodes))
 	var nodes strings.Builder
 	for i, name := range Nodes {
-		fmt.Fprintf(&nodes, "NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=8 RealMemory=2000 Gres=gpu:h200:%d\n", name, host, ports[1+i], GPUs)
+		fmt.Fprintf(&nodes, "NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=8 RealMemory=2000 Gres=gpu:h200:%d\n", name, host, c.ports[1+i], GPUs)
 	}
-	c.write("slurm.conf", fmt.Sprintf(configuration, host, ports[0], c.Dir, nodes.String()))
+	c.write("slurm.conf", fmt.Sprintf(configuration, host, c.ports[0], c.Dir, nodes.String()))
 	c.write("gres.conf", fmt.Sprintf("NodeName=n[1-2] Name=gpu Type=h200 File=%s/dev/nvidia[0-%d]\n", c.Dir, GPUs-1))
 }
 
-// configuration is slurm.conf: no authentication, accounting or control groups, and times
-// that are short enough for tests.
+// configuration is slurm.conf: no authentication, and therefore no address but loopback; no
+// accounting or control groups, and times that are short enough for tests.
 const configuration = `ClusterName=test
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmctldPort=%[2]d
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SlurmUser=root
 AuthType=auth/none
 CredType=cred/none

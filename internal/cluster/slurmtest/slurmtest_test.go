@@ -5,6 +5,8 @@ package slurmtest
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ func TestCluster(t *testing.T) {
 		t.Skip("slow; make slurm-test runs it")
 	}
 	c := Start(t)
+	if open := c.listeners(); len(open) > 0 {
+		t.Errorf("Slurm, which authenticates nobody here, listens on %q", open)
+	}
 	out := filepath.Join(c.Dir, "out")
 	c.Run("sbatch", "--parsable", "--array=0-3%2", "--gpus-per-node=3", "--output="+out+".%a", "--requeue", "--open-mode=append",
 		"--wrap", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS; exec sleep 2")
@@ -37,4 +42,22 @@ func TestCluster(t *testing.T) {
 	}
 	c.StartNode("n2")
 	c.waitIdle()
+}
+
+// listeners returns the addresses other than loopback on which the daemons listen.
+func (c *Cluster) listeners() (open []string) {
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line) // number, local address, remote address, state
+			address, port, _ := strings.Cut(fields[1], ":")
+			if number, err := strconv.ParseUint(port, 16, 16); err == nil && fields[3] == "0A" && slices.Contains(c.ports, int(number)) && address != "0100007F" {
+				open = append(open, fields[1])
+			}
+		}
+	}
+	return open
 }
