@@ -42,7 +42,7 @@ func convert[T, U any](value Optional[T], to func(T) U) Optional[U] {
 	return Optional[U]{}
 }
 
-func number(v uint32) int       { return int(v) }
+func number(v uint32) int       { return int(int32(v)) } // a broken sensor reports -1
 func milliwatt(v uint32) Watt   { return Watt(v) / 1000 }
 func millijoule(v uint64) Joule { return Joule(v) / 1000 }
 

@@ -13,6 +13,7 @@ func (p *probe) run() {
 	defer close(p.ended)
 	up := false
 	var found sensed
+	var heat thermometer
 	for began := range p.requests {
 		r := reading{}
 		if !up {
@@ -28,6 +29,7 @@ func (p *probe) run() {
 			}
 		}
 		r.began, r.sample.Time = began, p.clock.Now()
+		heat.check(&r.sample, began) // a late answer may be an old value
 		p.answers <- r
 	}
 	if up {

@@ -31,6 +31,20 @@ var sightLosses = map[string]struct {
 		},
 		"the driver no longer reports its temperature", false,
 	},
+	"the sensor reports 0": {
+		func(m *gputest.Machine) func() {
+			m.Change(0, func(c *gputest.Card) { c.Temperature(0) })
+			return func() {}
+		},
+		"its temperature cannot be read: the driver reports 0°C", false,
+	},
+	"the sensor reports -1": {
+		func(m *gputest.Machine) func() {
+			m.Change(0, func(c *gputest.Card) { c.Temperature(-1) })
+			return func() {}
+		},
+		"its temperature cannot be read: the driver reports -1°C", false,
+	},
 	"its calls hang":   {func(m *gputest.Machine) func() { return m.HangCard(0) }, "the NVIDIA driver does not answer", true},
 	"the driver hangs": {func(m *gputest.Machine) func() { return m.Hang() }, "the NVIDIA driver does not answer", true},
 }
@@ -228,5 +242,39 @@ func TestTemperatureThatWasNeverReadable(t *testing.T) {
 		if h := w.health(0); h.State != gpu.Unavailable || h.Pace != 1 || h.Problem != "its temperature cannot be read: insufficient permissions" {
 			t.Errorf("%+v", h)
 		}
+	}
+}
+
+// A cool card does not pause because its sensor reports what no card survives.
+func TestImplausiblyHot(t *testing.T) {
+	t.Parallel()
+	machine := gputest.New(1)
+	w := newWatch(t, machine, nil)
+	w.poll(0)
+	for _, celsius := range []int{131, 255, 1 << 20} {
+		machine.Change(0, func(c *gputest.Card) { c.Temperature(celsius) })
+		w.poll(3 * time.Second)
+		if h := w.health(0); h.Pace != 1 || h.Problem == "" {
+			t.Errorf("at %d°C: %s at %v, %q", celsius, h.State, h.Pace, h.Problem)
+		}
+	}
+}
+
+// A hot card that reports a cool temperature from one sample to the next is not believed
+// until it could have cooled that far.
+func TestImplausibleFall(t *testing.T) {
+	t.Parallel()
+	machine := gputest.New(1)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(90) })
+	w := newWatch(t, machine, nil)
+	w.poll(0)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(40) })
+	w.poll(time.Second)
+	if h := w.health(0); h.Pace != 0 || !strings.Contains(h.Problem, "a fall from 90 to 40°C within 1s") {
+		t.Errorf("after a second: %s at %v, %q", h.State, h.Pace, h.Problem)
+	}
+	w.poll(4 * time.Second)
+	if h := w.health(0); h.Problem != "" || h.Sample.Temperature.Or(0) != 40 {
+		t.Errorf("after five seconds: %s, %q", h.Sample.Temperature, h.Problem)
 	}
 }
