@@ -100,22 +100,28 @@ func sameJSON(a, b string, tolerance float64) bool {
 	if json.Unmarshal([]byte(a), &left) != nil || json.Unmarshal([]byte(b), &right) != nil {
 		return false
 	}
-	return near(left, right, tolerance)
+	return near(left, right, tolerance, smallest)
 }
 
-// near compares decoded JSON; numbers may differ by the tolerance.
-func near(a, b any, tolerance float64) bool {
+// smallest is the scale below which differences of single numbers count no less.
+const smallest = 1e-6
+
+// near compares decoded JSON. Numbers may differ by the tolerance times their size, or times
+// the scale of the list that they are in: the error of a vector's small components is that
+// of its large ones.
+func near(a, b any, tolerance, scale float64) bool {
 	switch a := a.(type) {
 	case float64:
 		b, ok := b.(float64)
-		return ok && (a == b || math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b), 1e-6))
+		return ok && (a == b || math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b), scale))
 	case []any:
 		b, ok := b.([]any)
 		if !ok || len(a) != len(b) {
 			return false
 		}
+		scale := max(scale, largest(a), largest(b))
 		for i := range a {
-			if !near(a[i], b[i], tolerance) {
+			if !near(a[i], b[i], tolerance, scale) {
 				return false
 			}
 		}
@@ -127,13 +133,23 @@ func near(a, b any, tolerance float64) bool {
 		}
 		for key := range a {
 			other, ok := b[key]
-			if !ok || !near(a[key], other, tolerance) {
+			if !ok || !near(a[key], other, tolerance, smallest) {
 				return false
 			}
 		}
 		return true
 	}
 	return reflect.DeepEqual(a, b)
+}
+
+// largest is the largest absolute value of the numbers in a list.
+func largest(list []any) (most float64) {
+	for _, v := range list {
+		if number, ok := v.(float64); ok {
+			most = max(most, math.Abs(number))
+		}
+	}
+	return most
 }
 
 // short truncates a text for a message.

@@ -20,8 +20,8 @@ type Options struct {
 	// Neighbors allows the result for a record to depend on the other records of its
 	// batch. Results from different batches are then not compared.
 	Neighbors bool
-	// Tolerance is the largest relative difference at which two numbers still count as
-	// equal: devices sum in a different order when the batch size changes. 0 means
+	// Tolerance is the largest difference at which two numbers still count as equal, relative
+	// to the larger one, or to the largest of the list that they are in: devices sum in a different order when the batch size changes. 0 means
 	// 0.0001; a negative value requires exact equality.
 	Tolerance float64
 	// LargeBatch is the number of records in the large-batch check; 0 means 1000.
