@@ -29,7 +29,7 @@ func (r *rerun) again() (Config, error) {
 	// A failed record that came in with an _error was reprocessed; no other has one.
 	c.Input.Reprocess = true
 	c.Output.SourceField = was.Output.Source // retry.Job.Merge corrects its values
-	c.Output.Keep, c.Input.NoValidate = was.Output.Keep, was.Output.Unchecked
+	c.Output.Keep, c.Input.NoValidate = was.Output.kept(), was.Output.Unchecked
 	setDefault(&c.Input.MaxRecordBytes, was.Output.MaxRecord)
 	setDefault(&c.Kernel.NaN, was.Output.NaN)
 	r.restoreFetch(&c)

@@ -99,8 +99,6 @@ func (c Config) check() error {
 		return fault.New(fault.Usage, "no kernel: name one, for example %s", kernel).WithCode(fault.NoKernel, kernel)
 	case len(c.Kernel.Config) > 0 && !json.Valid(c.Kernel.Config):
 		return fault.New(fault.Usage, "the kernel configuration is not valid JSON")
-	case len(c.Output.Keep) > 64:
-		return fault.New(fault.Usage, "at most 64 members can be kept").Set("keep")
 	}
 	if strings.HasPrefix(c.Output.SourceField, "_error") || c.streaming && c.Output.SourceField != "" {
 		return fault.New(fault.Usage, "the source field cannot be %q", c.Output.SourceField).Set("source-field")

@@ -35,6 +35,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-work"] = func() plugins.Kernel { return &labour{} }
 	kernels["test-vectors"] = func() plugins.Kernel { return &vectors{} }
 	kernels["test-grids"] = func() plugins.Kernel { return &vectors{grids: true} }
+	kernels["test-replaces"] = func() plugins.Kernel { return &replaces{} }
 	kernels["test-tenants"] = func() plugins.Kernel { return &tenants{} }
 	kernels["test-memory"] = func() plugins.Kernel { return &memory{} }
 	kernels["test-volume"] = func() plugins.Kernel { return &volume{} }

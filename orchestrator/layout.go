@@ -195,6 +195,9 @@ func (o outputPrint) spec() *columns.Spec {
 	return Config{Output: Output{Arrays: o.Arrays, Format: o.Format, Columns: o.Columns}}.columnSpec()
 }
 
+// kept are the members that the output of the job with this fingerprint keeps.
+func (o outputPrint) kept() []string { return Output{Keep: o.Keep, Columns: o.Columns}.kept() }
+
 // arrays are those of the job with this fingerprint.
 func (o outputPrint) arrays() []commit.Array {
 	return Output{Arrays: o.Arrays, Errors: cmp.Or(o.Errors)}.arrays()

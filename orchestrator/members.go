@@ -88,9 +88,10 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 }
 
 // noteKept notes members to keep that none of the first records has: later ones may. A
-// column of the output may also be the kernel's, unless it looks misspelled.
+// column of the output may also be the kernel's, unless it looks misspelled. A retry keeps what
+// its job does.
 func (p *prepared) noteKept(all sample) {
-	if all.records == 0 {
+	if all.records == 0 || p.config.framed {
 		return
 	}
 	for _, name := range p.config.Output.Keep {

@@ -65,10 +65,7 @@ func (o Output) kept() []string {
 	if len(o.Keep) > 0 {
 		return o.Keep
 	}
-	if names := o.columnNames(); len(names) <= maxKept {
-		return names
-	}
-	return nil
+	return o.columnNames()
 }
 
 // mayKeep reports whether the output may have a member of the records.
@@ -76,6 +73,3 @@ func (o Output) mayKeep(name string) bool {
 	kept := o.kept()
 	return len(kept) == 0 || slices.Contains(kept, name)
 }
-
-// maxKept is how many members can be kept.
-const maxKept = 64

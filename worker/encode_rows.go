@@ -111,9 +111,9 @@ func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
 				r.values = append(r.values, make([]byte, r.layout.Columns[k].Bytes())...)
 			}
 		}
-	} else if r.names != nil {
+	} else if r.names != nil || r.layout.Table == nil {
 		if err := r.names.Scan(line, &r.info); err != nil || !r.info.Object {
-			return fault.New(fault.Record, "the result is not a JSON object: it has no column %q", r.layout.Columns[0].Name)
+			return fault.New(fault.Record, "the result is not a JSON object: it has no columns")
 		}
 		r.values = r.layout.AppendMarks(r.values, func(k int) bool { return r.isNull(line, k) })
 		for k, c := range r.layout.Columns {
@@ -317,7 +317,7 @@ func (e *encoder) prepareRows(results *plugins.Results) {
 // values can be stored as they are.
 func (r *rowEncoder) findDirect(nanFails bool) {
 	r.direct = nil
-	if nanFails || r.layout.Table != nil || len(r.members) > 0 {
+	if nanFails || r.layout.Table != nil || r.layout.Nulls || len(r.members) > 0 {
 		return
 	}
 	direct := make([]int, len(r.layout.Columns))

@@ -35,16 +35,17 @@ func (l *layouts) answer(layout columns.Layout) {
 	}
 }
 
-// of returns the layout for a batch: nil if it is not decided and the batch has no result.
+// of returns the layout for a batch. If it is not decided, and no result of the batch can decide
+// it, the layout is nil, or one that refuses each of them.
 func (l *layouts) of(task *batchTask) (*columns.Layout, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.layout != nil {
 		return l.layout, nil
 	}
-	proposal, err := l.propose(task)
-	if proposal == nil || err != nil {
-		return nil, err
+	proposal, decides, err := l.propose(task)
+	if !decides || err != nil {
+		return proposal, err
 	}
 	l.send(wire.Message{Layout: &wire.Layout{Layout: *proposal}})
 	fixed := <-l.answers // if the orchestrator has exited, so does this process
@@ -52,8 +53,8 @@ func (l *layouts) of(task *batchTask) (*columns.Layout, error) {
 	return l.layout, nil
 }
 
-// propose derives a layout from the results of a batch.
-func (l *layouts) propose(task *batchTask) (*columns.Layout, error) {
+// propose derives a layout from the results of a batch. It decides if one of them fits.
+func (l *layouts) propose(task *batchTask) (_ *columns.Layout, decides bool, err error) {
 	if l.spec.Table != nil {
 		return l.proposeTable(task)
 	}
@@ -66,17 +67,17 @@ func (l *layouts) propose(task *batchTask) (*columns.Layout, error) {
 		for _, a := range l.spec.Arrays {
 			c, found, err := arrayColumn(a, task.records[i], v)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			if found {
 				layout.Columns = append(layout.Columns, c)
 			}
 		}
 		if len(layout.Columns) == len(l.spec.Arrays) {
-			return &layout, nil
+			return &layout, true, nil
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // arrayColumn returns the column of an array as a result has it. found is false if this

@@ -13,14 +13,14 @@ import (
 
 // proposeTable derives the layout of a table from the results of a batch: the kernel's
 // columns of numbers as they are, everything else from the lines.
-func (l *layouts) proposeTable(task *batchTask) (*columns.Layout, error) {
+func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool, err error) {
 	typed := l.spec.Table.Typed(kernelColumns(task))
 	e := newEncoder(l.options, chunk.Chunk{}, nil)
 	e.rows = new(rowEncoder)
-	e.rows.use(&columns.Layout{Columns: typed, Nulls: true})
+	undecided := &columns.Layout{Columns: typed, Nulls: true}
+	e.rows.use(undecided)
 	var sample parquet.Sample
 	own := ownColumns(task)
-	found := false
 	for i := range task.sent {
 		v := task.verdict(i)
 		if !v.hasLines() {
@@ -33,17 +33,17 @@ func (l *layouts) proposeTable(task *batchTask) (*columns.Layout, error) {
 		for line := range bytes.Lines(lines) {
 			sample.Add(line)
 			l.noteOwn(own, task.records[i], line)
-			found = true
+			decides = true
 		}
 	}
-	if !found {
-		return nil, nil
+	if !decides {
+		return undecided, false, nil
 	}
 	layout, err := l.spec.Table.Layout(typed, sample, own)
 	if err != nil {
-		return nil, fault.New(fault.Usage, "%w", err)
+		return nil, false, fault.New(fault.Usage, "%w", err)
 	}
-	return &layout, nil
+	return &layout, true, nil
 }
 
 // ownColumns returns the names of the kernel's columns.

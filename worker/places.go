@@ -41,13 +41,10 @@ func (p *places) of(i int, names []string) *jsonline.Info {
 	return &p.infos[i]
 }
 
-// maxWanted is how many members one scan can look for.
-const maxWanted = 64
-
 // lookFor makes the reader scan for the columns too, if that helps. With --keep they are
 // spliced into a different line, and with --no-validate lines are not scanned here.
 func (b *batchReader) lookFor(columns []string) {
-	if len(b.options.Keep) > 0 || b.options.NoValidate || b.fixed()+len(columns) > maxWanted {
+	if len(b.options.Keep) > 0 || b.options.NoValidate {
 		columns = nil
 	}
 	if b.check != nil && slices.Equal(columns, b.columns) {

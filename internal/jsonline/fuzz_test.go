@@ -47,15 +47,16 @@ func FuzzScan(f *testing.F) {
 		if valid {
 			members = decode(t, line)
 			for name := range members {
-				if len(names) < maxNames {
-					names = append(names, name)
-				}
+				names = append(names, name)
 			}
 		}
 		var info Info
 		err := Want(names...).Scan(line, &info)
 		if (err == nil) != valid {
 			t.Fatalf("Scan(%q) = %v, want valid %v", line, err, valid)
+		}
+		if object := Members(line, func([]byte, string, []byte) bool { return true }); object != (valid && members != nil) {
+			t.Fatalf("Members(%q) = %v", line, object)
 		}
 		if !valid {
 			se := err.(*SyntaxError)

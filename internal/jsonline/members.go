@@ -4,24 +4,30 @@ package jsonline
 // It passes the key as written, including the quotes, the unquoted name, and the value as
 // written. Both slices are parts of line. If a key occurs twice, f is called twice.
 //
-// line must be valid. If it is not an object, f is not called.
-func Members(line []byte, f func(rawKey []byte, name string, value []byte) bool) {
+// It reports whether the line is a valid object, as far as it was read. If it is not, f has
+// been called for the members before the offending byte.
+func Members(line []byte, f func(rawKey []byte, name string, value []byte) bool) (object bool) {
 	i := skipSpace(line, 0)
 	if i >= len(line) || line[i] != '{' {
-		return
+		return false
 	}
-	for more := true; more; {
-		m, end, why := skipMember(line, skipSpace(line, i+1), 1)
-		if why != okay { // no members: the "key" was the closing brace
-			return
+	if i = skipSpace(line, i+1); i >= len(line) || line[i] != '}' {
+		for more := true; more; {
+			m, end, why := skipMember(line, skipSpace(line, i), 1)
+			if why != okay {
+				return false
+			}
+			rawKey := line[m.KeyStart:m.keyEnd:m.keyEnd]
+			if !f(rawKey, m.name(rawKey), line[m.ValueStart:end:end]) {
+				return true
+			}
+			i = skipSpace(line, end)
+			if more = i < len(line) && line[i] == ','; more {
+				i++
+			}
 		}
-		rawKey := line[m.KeyStart:m.keyEnd:m.keyEnd]
-		if !f(rawKey, m.name(rawKey), line[m.ValueStart:end:end]) {
-			return
-		}
-		i = skipSpace(line, end)
-		more = i < len(line) && line[i] == ','
 	}
+	return i < len(line) && line[i] == '}' && skipSpace(line, i+1) == len(line)
 }
 
 // First returns the first element of an array, which must be valid; nil if there is none.

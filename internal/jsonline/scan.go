@@ -2,8 +2,8 @@ package jsonline
 
 import "math/bits"
 
-// maxNames is the number of bits in the masks of a Wanted.
-const maxNames = 64
+// fewNames is the number of bits in the masks of a Wanted.
+const fewNames = 64
 
 // Wanted is a set of member names to look for at the top level of an object.
 // It is compiled once, used for millions of lines, and safe for concurrent
@@ -14,15 +14,20 @@ type Wanted struct {
 	// byLength[n%64] has bit k set if names[k] is n bytes long: a single lookup rules out
 	// most keys of a line.
 	byLength [64]uint64
+	// byName has the positions of each name if there are more than masks have bits.
+	byName map[string][]int
 }
 
-// Want compiles a set of names; Info.Spans has the same order. It panics if there are
-// more than 64.
+// Want compiles a set of names; Info.Spans has the same order.
 func Want(names ...string) *Wanted {
-	if len(names) > maxNames {
-		panic("jsonline: more than 64 wanted names")
-	}
 	w := &Wanted{names: append([]string(nil), names...)}
+	if len(names) > fewNames {
+		w.byName = make(map[string][]int, len(names))
+		for k, name := range names {
+			w.byName[name] = append(w.byName[name], k)
+		}
+		return w
+	}
 	for k, name := range names {
 		w.byLength[len(name)%64] |= 1 << k
 	}
@@ -117,6 +122,11 @@ func (w *Wanted) note(line []byte, m member, info *Info) {
 	}
 	for mask := w.byLength[len(key)%64]; mask != 0; mask &= mask - 1 {
 		if k := bits.TrailingZeros64(mask); w.names[k] == string(key) {
+			info.Spans[k] = m.Span
+		}
+	}
+	if w.byName != nil {
+		for _, k := range w.byName[string(key)] {
 			info.Spans[k] = m.Span
 		}
 	}

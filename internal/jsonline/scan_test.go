@@ -201,19 +201,24 @@ func TestScanDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestWantLimit(t *testing.T) {
-	names := make([]string, 65)
-	for k := range names {
-		names[k] = fmt.Sprint("n", k)
-	}
-	var info Info
-	if err := Want(names[:64]...).Scan([]byte(`{"n63":1}`), &info); err != nil || !info.Spans[63].Present() {
-		t.Errorf("the 64th name is not found: %v, %v", info.Spans[63], err)
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("65 names: no panic")
+// TestWantMany: any number of names is found, kept in order, and replaced.
+func TestWantMany(t *testing.T) {
+	for _, n := range []int{63, 64, 65, 1000} {
+		list, members := make([]string, n), make([]Member, n)
+		line, want := "{", "{"
+		for k := range n {
+			list[k] = fmt.Sprint("n", n-1-k) // in another order than the line
+			members[k] = Member{list[k], fmt.Append(nil, n-1-k)}
+			line += fmt.Sprintf(`"n%d":"x",`, k)
+			want += fmt.Sprintf(`"n%d":%d,`, k, k)
 		}
-	}()
-	Want(names...)
+		line, want = strings.Replace(line, "n62", `n\u00362`, 1)+`"other":true}`, strings.Replace(want, "n62", `n\u00362`, 1)+`"other":true}`
+		info := mustScan(t, Want(list...), line)
+		if got, kept := string(Keep(nil, []byte(line), info)), strings.Replace(line, `,"other":true`, "", 1); got != kept {
+			t.Errorf("%d names: Keep returns %s, want %s", n, got, kept)
+		}
+		if got := string(Splice(nil, []byte(line), info, members)); got != want {
+			t.Errorf("%d names: Splice returns %s, want %s", n, got, want)
+		}
+	}
 }

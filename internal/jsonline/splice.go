@@ -1,6 +1,9 @@
 package jsonline
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Member is a name and its value.
 type Member struct {
@@ -21,7 +24,8 @@ func Splice(dst, line []byte, info *Info, members []Member) []byte {
 		panic("jsonline: Splice needs the Info of an object that was scanned for these members")
 	}
 	from := 0
-	for k := next(info.Spans, -1); k >= 0; k = next(info.Spans, info.Spans[k].KeyStart) {
+	var few [8]int
+	for _, k := range inOrder(few[:0], info.Spans) {
 		dst = append(dst, line[from:info.Spans[k].ValueStart]...)
 		dst = append(dst, members[k].Value...)
 		from = info.Spans[k].ValueEnd
@@ -66,7 +70,8 @@ var comma = []byte(",")
 func Keep(dst, line []byte, info *Info) []byte {
 	dst = append(dst, '{')
 	first := true
-	for k := next(info.Spans, -1); k >= 0; k = next(info.Spans, info.Spans[k].KeyStart) {
+	var few [8]int
+	for _, k := range inOrder(few[:0], info.Spans) {
 		if !first {
 			dst = append(dst, ',')
 		}
@@ -76,15 +81,17 @@ func Keep(dst, line []byte, info *Info) []byte {
 	return append(dst, '}')
 }
 
-// next returns the index of the first present span, in line order, that starts after
-// offset, or -1. Calling it for each span is quadratic, but there are few of them, and
-// sorting would allocate.
-func next(spans []Span, offset int) int {
-	best := -1
+// inOrder appends the indexes of the spans that are present to list, in line order, and only
+// one of those that are the same.
+func inOrder(list []int, spans []Span) []int {
 	for k, s := range spans {
-		if s.Present() && s.KeyStart > offset && (best < 0 || s.KeyStart < spans[best].KeyStart) {
-			best = k
+		if s.Present() {
+			list = append(list, k)
 		}
 	}
-	return best
+	if len(list) <= 1 {
+		return list
+	}
+	slices.SortFunc(list, func(a, b int) int { return spans[a].KeyStart - spans[b].KeyStart })
+	return slices.CompactFunc(list, func(a, b int) bool { return spans[a] == spans[b] })
 }

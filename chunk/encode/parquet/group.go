@@ -104,29 +104,14 @@ func (s Schema) checkRows(r Rows) error {
 	return nil
 }
 
-// wantedAtOnce is how many members one scan of a line can find.
-const wantedAtOnce = 64
-
 // addLines adds the values of the lines to the columns that are not typed.
 func addLines(columns []*columnWriter, lines [][]byte) error {
 	var plain []*columnWriter
-	for _, c := range columns {
-		if !c.column.Typed {
-			plain = append(plain, c)
-		}
-	}
-	for from := 0; from < len(plain); from += wantedAtOnce {
-		if err := addMembers(plain[from:min(from+wantedAtOnce, len(plain))], lines); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func addMembers(columns []*columnWriter, lines [][]byte) error {
 	var names []string
 	for _, c := range columns {
-		names = append(names, c.column.Name)
+		if !c.column.Typed {
+			plain, names = append(plain, c), append(names, c.column.Name)
+		}
 	}
 	wanted := jsonline.Want(names...)
 	failed := jsonline.Want(ErrorColumn)
@@ -136,7 +121,7 @@ func addMembers(columns []*columnWriter, lines [][]byte) error {
 		if err := wanted.Scan(line, &info); err != nil || !info.Object {
 			return fmt.Errorf("line %d of the row group is not a JSON object", i+1)
 		}
-		for k, c := range columns {
+		for k, c := range plain {
 			span := info.Spans[k]
 			if !span.Present() {
 				c.addNull()

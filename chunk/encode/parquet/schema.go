@@ -114,7 +114,7 @@ func (s Schema) Takes(name string) bool {
 // message depends on the line alone.
 func (s Schema) Check(line []byte) error {
 	var failed error
-	jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
+	object := jsonline.Members(line, func(_ []byte, name string, value []byte) bool {
 		at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
 		switch {
 		case name == ErrorColumn:
@@ -129,5 +129,8 @@ func (s Schema) Check(line []byte) error {
 		}
 		return failed == nil
 	})
+	if !object {
+		return errors.New("the result is not a JSON object: it has no columns")
+	}
 	return failed
 }
