@@ -160,6 +160,48 @@ func TestLockIsNotAFile(t *testing.T) {
 	wantFault(t, err, fault.Conflict, "/lock", "remove it")
 }
 
+// TestDamagedEndIsWrittenAgain: a job killed when only the renames were missing is resumed
+// correctly if the end of its output, or the header of an array, was damaged since. Nothing is
+// computed again.
+func TestDamagedEndIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		v    *variant
+		file string
+		at   func(size int) int
+	}{
+		{asTable, "output.partial", func(size int) int { return size - 1 }},
+		{asTables, "output.partial/part-*", func(size int) int { return size - 1 }},
+		{withArrays, "array-0.partial", func(int) int { return 60 }},
+	} {
+		t.Run(test.v.name, func(t *testing.T) {
+			t.Parallel()
+			want := test.v.undisturbed(t)
+			d, c := test.v.start(t)
+			mark := fmt.Sprintf("damaged-end-%d-%s", os.Getpid(), strings.ReplaceAll(test.v.name, " ", "-"))
+			if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"=complete").wait(t); !end.killed {
+				t.Fatalf("ended: %s", end)
+			}
+			awaitGone(t, mark)
+			paths, _ := filepath.Glob(filepath.Join(jobFolder(c), test.file))
+			edit(t, paths[len(paths)-1], func(data []byte) []byte {
+				data[test.at(len(data))] ^= 1
+				return data
+			})
+			report := mustRun(t, d, adapted(c))
+			if diff := cmp.Diff(want, results(d, c)); diff != "" {
+				t.Error(diff)
+			}
+			if report.Resumed != report.In {
+				t.Errorf("%d of %d records were computed again", report.In-report.Resumed, report.In)
+			}
+			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // killedWithParts returns a job killed after a durable point with at least two parts.
 // It tries until that happens: how much is durable depends on timing.
 func killedWithParts(t *testing.T, v *variant) (d jobDir, c orchestrator.Config, parts []string) {

@@ -27,6 +27,7 @@ type outputCheck struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	good   int   // number of good segments, from the first on; valid when done
+	whole  bool  // so is the rest of the output; valid when done
 	err    error // valid when done
 }
 
@@ -35,7 +36,7 @@ func startOutputCheck(ctx context.Context, state commit.State, options commit.Op
 	c := &outputCheck{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.good, c.err = state.CheckOutput(ctx, options)
+		c.good, c.whole, c.err = state.CheckOutput(ctx, options)
 	}()
 	return c
 }
@@ -70,11 +71,11 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 	if err != nil {
 		return err
 	}
-	good, err := e.state.CheckSizes(options)
+	good, whole, err := e.state.CheckSizes(options)
 	if err != nil {
 		return err
 	}
-	if good < len(e.state.Output) {
+	if !whole {
 		if err := e.cutBack(good, options); err != nil {
 			return err
 		}
@@ -92,7 +93,7 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 		return fault.New(fault.Canceled, "stopped before anything was started")
 	case check.err != nil:
 		return check.err
-	case check.good < len(e.state.Output):
+	case !check.whole:
 		return e.cutBack(check.good, options)
 	}
 	return nil
@@ -110,6 +111,9 @@ func (e *earlier) outputOptions(f *folder) (commit.Options, error) {
 	if e.manifest.Fingerprint.Output.Framed {
 		options.Layout, options.Arrays, options.KeepFailed = nil, nil, false
 	}
+	if e.state.Complete && options.Layout != nil {
+		options.Layout.Settle() // there was no result
+	}
 	return options, fault.Wrap(fault.Conflict, err)
 }
 
@@ -122,8 +126,11 @@ func (e *earlier) cutBack(good int, options commit.Options) error {
 	if err := e.state.CutBack(good, e.journal); err != nil {
 		return err
 	}
-	e.notes = append(e.notes, fmt.Sprintf("the unfinished output was damaged: %d of its %d records are computed again",
-		before-e.state.Durable.Tally.Records, before))
+	note := "the end of the unfinished output was damaged and is written again"
+	if lost := before - e.state.Durable.Tally.Records; lost > 0 {
+		note = fmt.Sprintf("the unfinished output was damaged: %d of its %d records are computed again", lost, before)
+	}
+	e.notes = append(e.notes, note)
 	return nil
 }
 
@@ -158,7 +165,7 @@ func (j *job) outputChecked() error {
 		return fault.New(fault.Canceled, "stopped before the output of the earlier run was checked")
 	case check.err != nil:
 		return check.err
-	case check.good < len(j.earlier.state.Output):
+	case !check.whole:
 		return fault.New(fault.Conflict, "%w; the same command computes the damaged records again", errOutputDamaged)
 	}
 	return nil

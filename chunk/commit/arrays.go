@@ -2,6 +2,7 @@ package commit
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -147,27 +148,30 @@ func sidesOf(n int, entries []Encoded) []int64 {
 // already has its final name.
 func (s State) arrayFiles(options Options) (all []sizedFile) {
 	for i := range options.Arrays {
-		if i >= len(s.Durable.Sides) {
+		if i >= len(s.Durable.Sides) && !s.Complete {
 			break
 		}
 		path := options.arrayPath(i)
 		if _, err := os.Lstat(path); s.Complete && os.IsNotExist(err) {
 			path = ""
 		}
-		all = append(all, sizedFile{path, s.Durable.Sides[i]})
+		all = append(all, sizedFile{path, s.arrayBytes(i)})
 	}
 	return all
 }
 
-// checkArraySizes returns how many of the first n segments the arrays are long enough for.
-func (s State) checkArraySizes(options Options, n int) (int, error) {
+// arrayBytes returns the size of a durable array. One without rows is a header.
+func (s State) arrayBytes(i int) int64 { return cmp.Or(valueAt(s.Durable.Sides, i), npy.HeaderBytes) }
+
+// checkArraySizes finds how much of the output the arrays are long enough for.
+func (s State) checkArraySizes(options Options, to *extent) error {
 	for i, file := range s.arrayFiles(options) {
 		if file.path == "" {
 			continue
 		}
 		have, err := sizeOf(file.path)
 		if err != nil {
-			return 0, fault.New(fault.Storage, "check output: %w", err)
+			return fault.New(fault.Storage, "check output: %w", err)
 		}
 		end := int64(npy.HeaderBytes)
 		for _, e := range s.Encoded {
@@ -175,37 +179,41 @@ func (s State) checkArraySizes(options Options, n int) (int, error) {
 				end += u.side(i).Bytes
 			}
 			if end > have {
-				n = min(n, s.segmentsBefore(e.First))
+				to.end(s.segmentsBefore(e.First))
 				break
 			}
 		}
 		if have < npy.HeaderBytes {
-			n = 0
+			to.end(0)
 		}
 	}
-	return n, nil
+	return nil
 }
 
-// checkArrays reads the arrays back and returns how many of the first n segments are intact.
-func (s State) checkArrays(ctx context.Context, options Options, n int) (int, error) {
+// checkArrays reads the arrays back and finds how much of the output they are intact for.
+func (s State) checkArrays(ctx context.Context, options Options, to *extent) error {
 	for i, file := range s.arrayFiles(options) {
 		if file.path == "" {
 			continue
 		}
 		in := &filesReader{files: []sizedFile{file}}
-		good, err := s.checkArray(ctx, in, i, n)
+		err := s.checkArray(ctx, in, options, i, to)
 		in.Close()
 		if err != nil {
-			return 0, err
+			return err
 		}
-		n = good
 	}
-	return n, nil
+	return nil
 }
 
-func (s State) checkArray(ctx context.Context, in io.Reader, i, n int) (int, error) {
+func (s State) checkArray(ctx context.Context, in io.Reader, options Options, i int, to *extent) error {
 	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
-	_, err := buffered.Discard(npy.HeaderBytes)
+	header := make([]byte, npy.HeaderBytes)
+	_, err := io.ReadFull(buffered, header)
+	// The header is written at the end, again if the output is not whole.
+	if l := options.Layout.Get(); s.Complete && l != nil && !bytes.Equal(header, options.Arrays[i].Header(l, s.arrayBytes(i))) {
+		to.end(len(s.Output))
+	}
 	for _, e := range s.Encoded {
 		for _, u := range e.Units {
 			var sum chunk.FileSum
@@ -214,15 +222,16 @@ func (s State) checkArray(ctx context.Context, in io.Reader, i, n int) (int, err
 			}
 			switch {
 			case ctx.Err() != nil:
-				return 0, ctx.Err()
+				return ctx.Err()
 			case isReadFault(err):
-				return 0, err
+				return err
 			case err != nil || sum != u.side(i):
-				return min(n, s.segmentsBefore(e.First)), nil
+				to.end(s.segmentsBefore(e.First))
+				return nil
 			}
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // side returns the checksum of the unit's rows in an array.
@@ -254,8 +263,7 @@ func (o *Output) closeArrays() {
 // completeArrays gives the arrays of a complete output their final names.
 func completeArrays(options Options, state State) error {
 	for i, a := range options.Arrays {
-		size := cmp.Or(valueAt(state.Durable.Sides, i), npy.HeaderBytes)
-		if err := completeFile(a.Path, options.arrayPath(i), size, options.Replace); err != nil {
+		if err := completeFile(a.Path, options.arrayPath(i), state.arrayBytes(i), options.Replace); err != nil {
 			return err
 		}
 	}

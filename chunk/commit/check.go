@@ -19,14 +19,15 @@ import (
 const checkBuffer = 1 << 20
 
 // CheckOutput reads the durable output back and returns how many of its segments, counted
-// from the first, are intact. CutBack discards the others. A missing or short file counts
-// as damage; a file that cannot be read is a Storage fault.
+// from the first, are intact, and whether all of the output is: what ends its files belongs to no
+// segment. CutBack discards the rest. A missing or short file counts as damage; a file that cannot
+// be read is a Storage fault.
 //
 // It only reads, and only durable data, so that the output may be appended to meanwhile.
-func (s State) CheckOutput(ctx context.Context, options Options) (good int, err error) {
-	good, err = s.CheckSizes(options)
+func (s State) CheckOutput(ctx context.Context, options Options) (good int, whole bool, err error) {
+	e, err := s.sizes(options)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	for kind, files := range s.files(options) {
 		if len(files) == 0 {
@@ -34,55 +35,75 @@ func (s State) CheckOutput(ctx context.Context, options Options) (good int, err 
 		}
 		in := &filesReader{files: files}
 		if kind == chunk.Results && s.Encoded != nil {
-			good, err = s.checkUnits(ctx, in, good)
+			err = s.checkUnits(ctx, in, &e)
 		} else {
-			good, err = s.checkFile(ctx, in, kind, good, options.Format.Table)
+			err = s.checkFile(ctx, in, kind, options.Format.Table, &e)
 		}
 		in.Close()
 		if err != nil {
-			return 0, fault.New(fault.Storage, "check output: %w", err)
+			return 0, false, fault.New(fault.Storage, "check output: %w", err)
 		}
 	}
-	if good, err = s.checkArrays(ctx, options, good); err != nil {
-		return 0, fault.New(fault.Storage, "check output: %w", err)
+	if err := s.checkArrays(ctx, options, &e); err != nil {
+		return 0, false, fault.New(fault.Storage, "check output: %w", err)
 	}
-	return s.floor(good), nil
+	return s.floor(e.segments), e.whole, nil
 }
 
 // CheckSizes is like CheckOutput but only compares file sizes.
-func (s State) CheckSizes(options Options) (good int, err error) {
-	good = len(s.Output)
+func (s State) CheckSizes(options Options) (good int, whole bool, err error) {
+	e, err := s.sizes(options)
+	return s.floor(e.segments), e.whole, err
+}
+
+// extent is how much of the output is intact.
+type extent struct {
+	segments int
+	whole    bool
+}
+
+// end notes that the output is damaged after so many segments.
+func (e *extent) end(segments int) { *e = extent{segments: min(e.segments, segments)} }
+
+// sizes returns how much of the output its files are long enough for.
+func (s State) sizes(options Options) (extent, error) {
+	e := extent{segments: len(s.Output), whole: true}
 	for kind, files := range s.files(options) {
-		var have int64
+		var have, want int64
+		for _, file := range files {
+			want += file.bytes
+		}
 		for _, file := range files {
 			size, err := sizeOf(file.path)
 			if err != nil {
-				return 0, fault.New(fault.Storage, "check output: %w", err)
+				return extent{}, fault.New(fault.Storage, "check output: %w", err)
 			}
 			have += min(size, file.bytes)
 			if size < file.bytes {
 				break
 			}
 		}
-		if len(files) == 0 {
-			continue
-		}
-		if kind == chunk.Results && s.Encoded != nil {
-			good = min(good, s.unitsWithin(have))
-			continue
-		}
-		var end int64
-		for i, segment := range s.Output[:good] {
-			if end += segment.Files[kind].Bytes; end > have {
-				good = i
-				break
-			}
+		switch {
+		case have == want:
+		case kind == chunk.Results && s.Encoded != nil:
+			e.end(s.unitsWithin(have))
+		default:
+			e.end(s.segmentsWithin(kind, have))
 		}
 	}
-	if good, err = s.checkArraySizes(options, good); err != nil {
-		return 0, err
+	err := s.checkArraySizes(options, &e)
+	return e, err
+}
+
+// segmentsWithin returns how many segments are in the first bytes of a file.
+func (s State) segmentsWithin(kind int, bytes int64) int {
+	var end int64
+	for i, segment := range s.Output {
+		if end += segment.Files[kind].Bytes; end > bytes {
+			return i
+		}
 	}
-	return s.floor(good), nil
+	return len(s.Output)
 }
 
 // sizeOf returns the size of a file, or 0 if there is no regular file.
@@ -144,15 +165,16 @@ func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
 	return all
 }
 
-// checkFile returns how many of the first n segments are intact in one file of the output.
-func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int, table bool) (good int, err error) {
+// checkFile finds how much of one file of the output is intact.
+func (s State) checkFile(ctx context.Context, in io.Reader, kind int, table bool, e *extent) error {
 	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
 	var base int64 // position of the segment in the results
-	for i, segment := range s.Output[:n] {
+	for i, segment := range s.Output[:e.segments] {
 		want := segment.Files[kind]
 		var sum chunk.FileSum
 		piece := io.LimitReader(buffered, want.Bytes)
 		var read int64
+		var err error
 		if kind == chunk.Failures {
 			read, err = record.MoveFailures(&sum, piece, -base)
 		} else {
@@ -160,11 +182,12 @@ func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int, table b
 		}
 		switch {
 		case ctx.Err() != nil:
-			return 0, ctx.Err()
+			return ctx.Err()
 		case isReadFault(err):
-			return 0, err
+			return err
 		case err != nil || read != want.Bytes || sum != want:
-			return i, nil
+			e.end(i)
+			return nil
 		}
 		if table {
 			base += segment.Lines
@@ -172,7 +195,7 @@ func (s State) checkFile(ctx context.Context, in io.Reader, kind, n int, table b
 			base += segment.Files[chunk.Results].Bytes
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // isReadFault reports whether a file exists but cannot be read. Such a file may be intact,
@@ -242,8 +265,9 @@ func (r *filesReader) Close() {
 	}
 }
 
-// CutBack discards the output after its first n segments, also in the journal. Their
-// records are computed again unless they are available as parts.
+// CutBack discards the output after its first n segments, also in the journal: the records of
+// further ones, which are computed again unless they are available as parts, and what ends its
+// files.
 //
 // A further line cannot revoke a durable point, so CutBack atomically and durably replaces
 // the journal with one that describes only this state.

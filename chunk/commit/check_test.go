@@ -55,14 +55,14 @@ func TestDamagedOutputIsFound(t *testing.T) {
 					damaged := append([]byte(nil), data...)
 					damaged[i] ^= 1 << (i % 8)
 					chunktest.Write(t, file.path, damaged)
-					if good, err := state.CheckOutput(t.Context(), options); err != nil || good != segment {
+					if good, whole, err := state.CheckOutput(t.Context(), options); err != nil || whole || good != segment {
 						t.Fatalf("%s, byte %d: %d segments are good, want %d: %v", file.path, i, good, segment, err)
 					}
 				}
 				chunktest.Write(t, file.path, data)
 			}
 		}
-		if good, err := state.CheckOutput(t.Context(), options); err != nil || good != 3 {
+		if good, whole, err := state.CheckOutput(t.Context(), options); err != nil || !whole || good != 3 {
 			t.Errorf("untouched: %d segments are good: %v", good, err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 				j, options, state := rotten(t, partBytes)
 				files := state.files(options)[chunk.Results]
 				chunktest.Must(t, damage(files[len(files)-1].path))
-				good, err := state.CheckOutput(t.Context(), options)
+				good, _, err := state.CheckOutput(t.Context(), options)
 				chunktest.Must(t, err)
 				chunktest.Must(t, state.CutBack(good, options.Journal))
 				entries, err := ReadJournal(options.Journal.path)
@@ -134,6 +134,6 @@ func TestUnreadableOutputIsKept(t *testing.T) {
 	path := state.files(options)[chunk.Results][0].path
 	chunktest.Must(t, os.Rename(path, path+".aside"))
 	chunktest.Must(t, os.Symlink(filepath.Base(path), path)) // ELOOP, even for root
-	_, err := state.CheckOutput(t.Context(), options)
+	_, _, err := state.CheckOutput(t.Context(), options)
 	chunktest.WantKind(t, err, fault.Storage)
 }

@@ -11,8 +11,8 @@ import (
 // The durable results of an encoded output are checked unit by unit. It can be cut back only
 // to a mark: between two marks, a segment may begin in one unit and end in another.
 
-// checkUnits returns how many of the first n segments are intact in the encoded results.
-func (s State) checkUnits(ctx context.Context, in io.Reader, n int) (int, error) {
+// checkUnits finds how much of the encoded results is intact.
+func (s State) checkUnits(ctx context.Context, in io.Reader, to *extent) error {
 	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
 	for _, e := range s.Encoded {
 		for _, u := range e.Units {
@@ -20,15 +20,16 @@ func (s State) checkUnits(ctx context.Context, in io.Reader, n int) (int, error)
 			_, err := io.CopyN(&sum, buffered, u.Bytes)
 			switch {
 			case ctx.Err() != nil:
-				return 0, ctx.Err()
+				return ctx.Err()
 			case isReadFault(err):
-				return 0, err
+				return err
 			case err != nil || sum != u.sum():
-				return min(n, s.segmentsBefore(e.First)), nil
+				to.end(s.segmentsBefore(e.First))
+				return nil
 			}
 		}
 	}
-	return n, nil
+	return nil
 }
 
 // unitsWithin returns how many segments are in the first bytes of the encoded results.
@@ -64,7 +65,8 @@ func (s State) floor(n int) int {
 	return mark
 }
 
-// cutUnits discards the units after the last segment that is kept.
+// cutUnits discards the units after the last segment that is kept. Those without records end a
+// file.
 func (s *State) cutUnits() {
 	if s.Encoded == nil {
 		return
@@ -72,7 +74,7 @@ func (s *State) cutUnits() {
 	kept := make([]Encoded, 0, len(s.Encoded))
 	var bytes int64
 	for _, e := range s.Encoded {
-		if len(s.Output) > 0 && e.Next <= s.Durable.Next {
+		if len(s.Output) > 0 && e.Next <= s.Durable.Next && e.Next > e.First {
 			kept = append(kept, e)
 			bytes += e.sum().Bytes
 		}

@@ -76,11 +76,11 @@ func (tr *trial) open() error {
 	if err != nil {
 		return err
 	}
-	good, err := state.CheckOutput(context.Background(), tr.options())
+	good, whole, err := state.CheckOutput(context.Background(), tr.options())
 	if err != nil {
 		return err
 	}
-	if good < len(state.Output) {
+	if !whole {
 		if err := state.CutBack(good, journal); err != nil {
 			return err
 		}

@@ -32,8 +32,8 @@ func TestVersion1Resumes(t *testing.T) {
 		state, err := Replay(entries)
 		chunktest.Must(t, err)
 		options := Options{Path: j.out, WorkDir: j.work(), Journal: journal}
-		good, err := state.CheckOutput(t.Context(), options)
-		if err != nil || good != len(state.Output) {
+		good, whole, err := state.CheckOutput(t.Context(), options)
+		if err != nil || good != len(state.Output) || !whole {
 			t.Fatalf("%d lines: %d of %d segments are good: %v", n, good, len(state.Output), err)
 		}
 		chunktest.Must(t, state.Verify(j.parts(), journal)) // the parts are lost
