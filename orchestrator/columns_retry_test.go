@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -142,8 +143,27 @@ func TestRetryColumns(t *testing.T) {
 				t.Error(err)
 			}
 			compareJobs(t, want, wc, d, c)
+			if a, b := unencoded(t, wc), unencoded(t, c); a != b {
+				t.Errorf("the parts have %d bytes before encoding instead of %d", b, a)
+			}
 		})
 	}
+}
+
+// unencoded returns how many bytes all parts of an output have before encoding, 0 for a file.
+func unencoded(t *testing.T, c orchestrator.Config) (bytes int64) {
+	t.Helper()
+	if !strings.HasSuffix(c.Output.Path, "/") {
+		return 0
+	}
+	m, err := commit.ReadManifest(c.Output.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range m.Parts {
+		bytes += part.Unencoded
+	}
+	return bytes
 }
 
 // compareJobs compares what two jobs have written.

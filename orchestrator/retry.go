@@ -264,7 +264,9 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	report.TokenRate = again.TokenRate
 	report.OutputBytes, report.OutputCRC32C, report.Unencoded = parts.Bytes, nil, 0
 	for _, part := range merged.Parts {
-		report.Unencoded += part.Unencoded
+		if !r.job.Format.Table { // as in the job's report
+			report.Unencoded += part.Unencoded
+		}
 	}
 	if r.job.Parts == nil {
 		report.OutputCRC32C = &parts.Parts[0].CRC32C

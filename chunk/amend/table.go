@@ -43,6 +43,7 @@ type tableFiles struct {
 	placed []parquet.Placed
 	units  []commit.Unit
 	rows   int64 // in the new file
+	grown  int64 // how many bytes more it has before encoding
 
 	// The current row group.
 	group  int
@@ -124,7 +125,7 @@ func (t *tableFiles) openFile() (err error) {
 	if t.next, err = createNext(t.path(t.to), files.PublicMode, encode.Lines()); err != nil {
 		return err
 	}
-	t.placed, t.units, t.rows, t.group = nil, nil, 0, -1
+	t.placed, t.units, t.rows, t.grown, t.group = nil, nil, 0, 0, -1
 	if _, err := io.CopyN(io.Discard, t.old, int64(len(t.schema.Head()))); err != nil {
 		return t.changed("%w", err)
 	}
@@ -242,6 +243,7 @@ func (t *tableFiles) endFile() error {
 	var part commit.ManifestPart
 	if t.Parts != nil {
 		part = t.Parts[t.number]
+		part.Unencoded += t.grown
 		want = &part.CRC32C
 	}
 	if want != nil && chunk.CRC(t.read.CRC) != *want {
@@ -306,16 +308,34 @@ func (t *tableFiles) keep(f record.Failure, line []byte) error {
 		t.row += f.Size
 		return nil
 	}
-	if err := t.skip(f, nil); err != nil {
+	if err := t.leaveOut(line); err != nil {
 		return err
 	}
 	return t.insert(parquet.Rows{Count: 1, Lines: [][]byte{line}}, columns.Rows{Present: []bool{false}})
 }
 
-func (t *tableFiles) skip(f record.Failure, _ []byte) error {
+func (t *tableFiles) skip(f record.Failure, data []byte) error {
 	if f.Size == 0 {
 		return nil
 	}
+	line, err := failedRow(f, data)
+	if err != nil {
+		return err
+	}
+	return t.leaveOut(line)
+}
+
+// failedRow returns the line of a failed record, whose data this is.
+func failedRow(f record.Failure, data []byte) ([]byte, error) {
+	var line bytes.Buffer
+	if err := record.WriteRow(&line, data, f.Mark()); err != nil {
+		return nil, storage(err)
+	}
+	return bytes.TrimSuffix(line.Bytes(), []byte("\n")), nil
+}
+
+// leaveOut leaves out the current row, of which this is the line.
+func (t *tableFiles) leaveOut(line []byte) error {
 	if err := t.touch(); err != nil {
 		return err
 	}
@@ -324,6 +344,7 @@ func (t *tableFiles) skip(f record.Failure, _ []byte) error {
 	}
 	t.row++
 	t.from0++
+	t.grown -= int64(len(line)) + 1
 	return nil
 }
 
@@ -364,18 +385,20 @@ func (t *tableFiles) insert(new parquet.Rows, rows columns.Rows) error {
 	if err := t.cut(); err != nil {
 		return err
 	}
+	for _, line := range new.Lines {
+		t.grown += int64(len(line)) + 1
+	}
+	t.grown += int64(len(rows.Values))
 	t.pieces = append(t.pieces, parquet.Piece{New: new})
 	t.added += int64(new.Count)
 	return nil
 }
 
 func (t *tableFiles) addFailed(f record.Failure, data []byte) error {
-	mark := f.Mark()
-	var line bytes.Buffer
-	if err := record.WriteRow(&line, data, mark); err != nil {
-		return storage(err)
+	row, err := failedRow(f, data)
+	if err != nil {
+		return err
 	}
-	row := bytes.TrimSuffix(line.Bytes(), []byte("\n"))
 	return t.insert(parquet.Rows{Count: 1, Lines: [][]byte{row}}, columns.Rows{Present: []bool{false}})
 }
 

@@ -137,7 +137,7 @@ func (o *Output) landMark(m mark) error {
 	l.durable, l.read, l.columns, l.units = m.Durable, chunk.FileSum{}, chunk.PartColumns{}, nil
 	if o.options.Journal == nil {
 		for _, s := range m.segments {
-			removePart(o.partPath(s))
+			removeCommitted(o.partPath(s))
 		}
 		return nil
 	}

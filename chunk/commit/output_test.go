@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -265,6 +266,34 @@ func TestOutputOtherDiskFull(t *testing.T) {
 	want, _ := expected(0, 30000, false)
 	if got := contents(t, j.work())["output.partial"]; got != want {
 		t.Errorf("%d bytes are left of %d", len(got), len(want))
+	}
+}
+
+// TestStreamLeavesNoParts: an output to a stream removes its parts when they are appended, with
+// the logs of their answers, whatever its format is.
+func TestStreamLeavesNoParts(t *testing.T) {
+	for _, format := range []string{"jsonl", "jsonl.gz", "jsonl.zst", "parquet"} {
+		j := newRowJob(t, format, 0)
+		options := j.options
+		options.Path, options.Stdout, options.Arrays, options.Layout = "-", io.Discard, nil, nil
+		segment := func(first int64) chunk.Segment { return j.job.segment(t, first, 6, true) }
+		if options.Format.Table {
+			options.Layout = columns.NewShared(j.spec, &j.layout)
+			segment = func(first int64) chunk.Segment { return j.segment(t, first, 6, false) }
+		}
+		o, err := Create(options)
+		chunktest.Must(t, err)
+		for first := int64(0); first < 18; first += 6 {
+			s := segment(first)
+			chunktest.Write(t, filepath.Join(j.parts(), s.Part+EarlySuffix), []byte("answers"))
+			chunktest.Must(t, o.Commit(s))
+		}
+		chunktest.Must(t, o.Finish())
+		entries, err := os.ReadDir(j.parts())
+		chunktest.Must(t, err)
+		for _, entry := range entries {
+			t.Errorf("%s: %s remains", format, entry.Name())
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -402,6 +404,59 @@ func TestEmptyInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkMerged(t, r)
+}
+
+// TestEmptyEncodedOutput: the merge of a run without records is a file that readers of its format
+// accept, with its checksum, also if an interrupted merge has left something.
+func TestEmptyEncodedOutput(t *testing.T) {
+	for _, name := range []string{"jsonl", "jsonl.gz", "jsonl.zst"} {
+		for _, left := range []string{"none", "", strings.Repeat("x", 1000)} {
+			r, err := Create(Manifest{Output: filepath.Join(t.TempDir(), "out."+name), Format: name, Shards: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &merge{run: r, MergeOptions: MergeOptions{Progress: func(int64, int64) {}}}
+			if left != "none" {
+				if m.earlier, err = r.newAttempt(-1, mergeKey, 0, nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(m.earlier.Output(), []byte(left), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if m.attempt, err = r.newAttempt(-1, mergeKey, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.write(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sum, err := chunk.SumFile(t.Context(), r.Output)
+			if err != nil || sum != m.merged.Sum {
+				t.Errorf("%s, %d bytes left: the sum is %v, not %v; %v", name, len(left), m.merged.Sum, sum, err)
+			}
+			format, err := encode.ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, err := os.Open(r.Output)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			if format.Codec == nil {
+				continue
+			}
+			lines, err := format.Codec.Decode(file)
+			if err != nil {
+				t.Errorf("%s, %d bytes left: %v", name, len(left), err)
+				continue
+			}
+			if data, err := io.ReadAll(lines); err != nil || len(data) > 0 || sum.Bytes == 0 {
+				t.Errorf("%s, %d bytes left: %d bytes hold %q, %v", name, len(left), sum.Bytes, data, err)
+			}
+			lines.Close()
+		}
+	}
 }
 
 // TestManifestIsChecked: a damaged manifest is refused; a second Create returns the first

@@ -51,7 +51,7 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 	}
 	defer out.Close()
 	if len(pieces) == 0 && path == m.attempt.Output() {
-		if err := m.writeEmpty(out); err != nil {
+		if err := m.writeEmpty(io.MultiWriter(out, &sum)); err != nil {
 			return sum, storage("write the merged output", err)
 		}
 	}
@@ -80,7 +80,7 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 		return sum, err
 	}
 	if resumed {
-		if err := out.Truncate(max(at, sum.Bytes)); err != nil {
+		if err := out.Truncate(sum.Bytes); err != nil {
 			return sum, storage("write the merged output", err)
 		}
 	}
