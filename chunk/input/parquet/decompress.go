@@ -91,7 +91,7 @@ func readAll(r io.Reader, dst []byte) ([]byte, error) {
 	if _, err := io.ReadFull(r, dst); err != nil {
 		return nil, err
 	}
-	if n, err := r.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+	if n, err := io.ReadFull(r, make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) { // Read may return 0, nil
 		return nil, errPacked
 	}
 	return dst, nil

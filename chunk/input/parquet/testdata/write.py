@@ -168,6 +168,9 @@ def write_pyarrow(folder):
     write("plain", records(50), use_dictionary=False, compression="none")
     write("gzip", records(50), compression="gzip", write_page_index=True)
     write("brotli", records(50), compression="brotli", store_decimal_as_integer=True)
+    # A dictionary without values takes no bytes, which brotli compresses to one.
+    write("nulls", pa.table({"id": [0, 1], "none": pa.array([None, None], pa.string()), "number": pa.array([None, None], pa.int64()),
+                             "lists": pa.array([None, []], pa.list_(pa.string()))}), compression="brotli")
     write("old", records(50), version="1.0", use_compliant_nested_type=False)
     write("encodings", records(80), use_dictionary=False, column_encoding={
         "id": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY", "label": "DELTA_LENGTH_BYTE_ARRAY",
