@@ -18,6 +18,7 @@ func TestAddresses(t *testing.T) {
 		"192.0.2.1": false, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.1": false, "2001:db8::1": false,
 		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::ffff:169.254.169.254": false, "::127.0.0.1": false,
 		"64:ff9b::7f00:1": false, "64:ff9b::808:808": false, "64:ff9b:1::a00:1": false,
+		"::ffff:0:127.0.0.1": false, "::ffff:0:169.254.169.254": false, "::ffff:0:8.8.8.8": false,
 		"2002:7f00:1::": false, "2001::1": false, "fec0::1": false,
 	} {
 		if got := isPublic(netip.MustParseAddr(text)); got != want {
