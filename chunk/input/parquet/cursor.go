@@ -22,19 +22,26 @@ type cursor struct {
 
 	dictionary *values
 	// The current page.
-	values     *values
+	page             int64 // its offset
+	values           *values
+	defRuns, repRuns runs
+	more             int // levels that are not decoded
+	// The current block of its levels.
 	defs, reps []byte // nil: all as large as possible
 	count      int    // levels
 	level      int    // the current one
-	index      int    // the current value, if it is not null
+	index      int    // the current value in the page, if it is not null
 	ended      bool
 	err        error
 
 	header, packed, unpacked []byte // memory that is used again
+	memory                   *share // of the row group
+	reserved                 int64  // of it
+	dictionaryBytes          int64
 }
 
-func newCursor(r io.ReaderAt, l leaf, c *columnChunk) *cursor {
-	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.begin(), end: c.begin() + c.packed, left: c.values}
+func newCursor(r io.ReaderAt, l leaf, c *columnChunk, memory *share) *cursor {
+	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.begin(), end: c.begin() + c.packed, left: c.values, memory: memory}
 	cursor.load()
 	return cursor
 }
@@ -72,25 +79,46 @@ func (c *cursor) next() {
 	}
 	if c.defs == nil || int(c.defs[c.level]) == c.leaf.maxDef {
 		c.index++
+		if err := c.values.reach(c.index); err != nil {
+			c.fail(err)
+			return
+		}
 	}
 	if c.level++; c.level >= c.count {
 		c.load()
 	}
 }
 
-// load reads the next page that has values.
+// fail ends the column.
+func (c *cursor) fail(err error) {
+	c.ended, c.err = true, fmt.Errorf("page at offset %d: %w", c.page, err)
+}
+
+// load decodes the next block of levels, of the next page that has values if need be.
 func (c *cursor) load() {
-	c.count, c.level, c.index = 0, 0, 0
-	for c.count == 0 {
+	for c.more == 0 {
 		if c.left == 0 {
 			c.ended = true
 			return
 		}
-		at := c.at
+		c.page = c.at
 		if err := c.readPage(); err != nil {
-			c.ended, c.err = true, fmt.Errorf("page at offset %d: %w", at, err)
+			c.fail(err)
 			return
 		}
+		c.index = 0
+	}
+	c.count, c.level = min(c.more, blockValues), 0
+	c.more -= c.count
+	var err error
+	if c.leaf.maxRep > 0 {
+		c.reps, err = levels(c.reps, &c.repRuns, c.count, c.leaf.maxRep)
+	}
+	if c.leaf.maxDef > 0 && err == nil {
+		c.defs, err = levels(c.defs, &c.defRuns, c.count, c.leaf.maxDef)
+	}
+	if err != nil {
+		c.fail(err)
 	}
 }
 
@@ -104,6 +132,9 @@ func (c *cursor) readPage() error {
 		return err
 	}
 	if err := h.check(c.chunk, c.left, c.end-c.at-length); err != nil {
+		return err
+	}
+	if err := c.reserve(h); err != nil {
 		return err
 	}
 	c.packed = slices.Grow(c.packed[:0], int(h.packed))[:h.packed]
@@ -125,6 +156,31 @@ func (c *cursor) readPage() error {
 	return nil // an index page
 }
 
+// cursorBytes is what a cursor takes besides its pages: mostly blocks of levels and indexes.
+const cursorBytes = 8 << 10
+
+// reserve reserves the memory for a page and its values, and releases what the page before it
+// needed.
+func (c *cursor) reserve(h pageHeader) error {
+	need := cursorBytes + int64(cap(c.header)) + c.dictionaryBytes + max(int64(cap(c.packed)), h.packed)
+	decoded := c.leaf.bytesFor(h.encoding, int(h.values))
+	if h.kind == spec.DictionaryPage {
+		c.dictionaryBytes = h.unpacked + c.leaf.bytesFor(spec.EncodingPlain, int(h.values))
+		need, decoded = need+c.dictionaryBytes, 0
+	} else if c.chunk.codec != spec.CodecNone {
+		need += max(int64(cap(c.unpacked)), h.unpacked)
+	}
+	return c.reserveMore(need + decoded - c.reserved)
+}
+
+func (c *cursor) reserveMore(n int64) error {
+	err := c.memory.add(n)
+	if err == nil {
+		c.reserved += n
+	}
+	return err
+}
+
 func (c *cursor) decodeDictionary(h pageHeader) error {
 	data, err := decompress(c.chunk.codec, nil, c.packed, int(h.unpacked))
 	if err != nil {
@@ -133,7 +189,7 @@ func (c *cursor) decodeDictionary(h pageHeader) error {
 	if c.chunk.codec == spec.CodecNone {
 		data = slices.Clone(data) // its memory will be used again
 	}
-	c.dictionary, err = c.leaf.decode(spec.EncodingPlain, int(h.values), data, nil)
+	c.dictionary, err = c.leaf.decode(spec.EncodingPlain, int(h.values), data, nil, c.reserveMore)
 	return err
 }
 
@@ -143,12 +199,11 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 	if err != nil {
 		return err
 	}
-	n := int(h.values)
 	if c.leaf.maxRep > 0 {
 		if h.repEncoding != spec.EncodingRLE {
 			return fmt.Errorf("encoding %d of levels is not supported", h.repEncoding)
 		}
-		if c.reps, data, err = prefixedLevels(c.reps, n, data, c.leaf.maxRep); err != nil {
+		if c.repRuns.data, data, err = prefixed(data); err != nil {
 			return err
 		}
 	}
@@ -156,7 +211,7 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 		if h.defEncoding != spec.EncodingRLE {
 			return fmt.Errorf("encoding %d of levels is not supported", h.defEncoding)
 		}
-		if c.defs, data, err = prefixedLevels(c.defs, n, data, c.leaf.maxDef); err != nil {
+		if c.defRuns.data, data, err = prefixed(data); err != nil {
 			return err
 		}
 	}
@@ -165,19 +220,8 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 
 // decodePageV2 decodes a page of version 2: levels come first and are not compressed.
 func (c *cursor) decodePageV2(h pageHeader) (err error) {
-	n := int(h.values)
-	reps, data := c.packed[:h.repBytes], c.packed[h.repBytes:]
-	defs, data := data[:h.defBytes], data[h.defBytes:]
-	if c.leaf.maxRep > 0 {
-		if c.reps, err = levels(c.reps, n, reps, c.leaf.maxRep); err != nil {
-			return err
-		}
-	}
-	if c.leaf.maxDef > 0 {
-		if c.defs, err = levels(c.defs, n, defs, c.leaf.maxDef); err != nil {
-			return err
-		}
-	}
+	data := c.packed[h.repBytes+h.defBytes:]
+	c.repRuns.data, c.defRuns.data = c.packed[:h.repBytes], c.packed[h.repBytes:h.repBytes+h.defBytes]
 	if !h.plain && (len(data) > 0 || h.unpacked > h.repBytes+h.defBytes) {
 		if data, err = c.decompress(data, h.unpacked-h.repBytes-h.defBytes); err != nil {
 			return err
@@ -194,27 +238,27 @@ func (c *cursor) decompress(packed []byte, size int64) ([]byte, error) {
 	return data, err
 }
 
-// decodeValues decodes the values of a page whose levels are known.
+// decodeValues decodes the values of a page. The data of its levels is known.
 func (c *cursor) decodeValues(h pageHeader, data []byte) (err error) {
-	present := int(h.values)
+	n := int(h.values)
+	c.repRuns = runs{data: c.repRuns.data, width: widthOf(c.leaf.maxRep), left: n}
+	c.defRuns = runs{data: c.defRuns.data, width: widthOf(c.leaf.maxDef), left: n}
+	present := n
 	if c.leaf.maxDef > 0 {
-		present = 0
-		for _, def := range c.defs {
-			if int(def) == c.leaf.maxDef {
-				present++
-			}
+		if present, err = c.defRuns.occurrences(byte(c.leaf.maxDef)); err != nil {
+			return err
 		}
 	}
-	if c.values, err = c.leaf.decode(h.encoding, present, data, c.dictionary); err != nil {
+	if c.values, err = c.leaf.decode(h.encoding, present, data, c.dictionary, c.reserveMore); err != nil {
 		return err
 	}
-	c.count = int(h.values)
+	c.more = n
 	c.left -= h.values
 	return nil
 }
 
-// prefixedLevels decodes levels that follow their length, and returns what follows them.
-func prefixedLevels(dst []byte, n int, data []byte, most int) (_, rest []byte, err error) {
+// prefixed returns data that follows its length, and what follows it.
+func prefixed(data []byte) (_, rest []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, errRuns
 	}
@@ -223,14 +267,13 @@ func prefixedLevels(dst []byte, n int, data []byte, most int) (_, rest []byte, e
 	if uint64(length) > uint64(len(data)) {
 		return nil, nil, errRuns
 	}
-	dst, err = levels(dst, n, data[:length], most)
-	return dst, data[length:], err
+	return data[:length], data[length:], nil
 }
 
-// levels decodes n levels.
-func levels(dst []byte, n int, data []byte, most int) ([]byte, error) {
+// levels decodes the next n levels.
+func levels(dst []byte, from *runs, n, most int) ([]byte, error) {
 	dst = slices.Grow(dst[:0], n)[:n]
-	if _, err := decodeRuns(dst, data, widthOf(most)); err != nil {
+	if err := readRuns(from, dst); err != nil {
 		return nil, err
 	}
 	for _, level := range dst {

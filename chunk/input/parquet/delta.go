@@ -115,7 +115,7 @@ func decodeDeltaLengths(n int, data []byte) (texts [][]byte, rest []byte, err er
 
 // decodeDeltaTexts decodes n texts in the encoding DELTA_BYTE_ARRAY: each is a beginning of
 // the one before it and more.
-func decodeDeltaTexts(n int, data []byte) ([][]byte, error) {
+func decodeDeltaTexts(n int, data []byte, reserve func(int64) error) ([][]byte, error) {
 	prefixes, data, err := decodeDeltas(n, data)
 	if err != nil {
 		return nil, err
@@ -124,15 +124,21 @@ func decodeDeltaTexts(n int, data []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var before []byte
-	total := int64(0)
+	total, length := int64(0), int64(0)
 	for i, prefix := range prefixes {
-		if prefix < 0 || prefix > int64(len(before)) {
+		if prefix < 0 || prefix > length {
 			return nil, errRuns
 		}
-		if total += prefix + int64(len(texts[i])); total > maxPage {
+		length = prefix + int64(len(texts[i]))
+		if total += length; total > maxPage {
 			return nil, errRuns
 		}
+	}
+	if err := reserve(total); err != nil {
+		return nil, err
+	}
+	var before []byte
+	for i, prefix := range prefixes {
 		if prefix > 0 {
 			texts[i] = append(before[:prefix:prefix], texts[i]...)
 		}

@@ -16,6 +16,7 @@ type File struct {
 	leaves   []leaf
 	members  []*node // those that are read
 	threads  int
+	memory   int64 // that decoding may take
 }
 
 // OpenFile reads and checks the footer of a file. As many row groups as there may be
@@ -28,7 +29,7 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	if err := m.check(size); err != nil {
 		return nil, err
 	}
-	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1)}
+	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: max(leastMemory, size*perByte)}
 	var all []*node
 	if all, f.leaves, err = m.nodes(); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ const blockBytes = 256 << 10
 
 // decode decodes a row group. It passes the lines to emit in blocks and continues with the
 // empty buffer that emit returns.
-func (f *File) decode(ctx context.Context, group int, emit func(lines []byte) ([]byte, error)) (err error) {
+func (f *File) decode(ctx context.Context, group int, memory *share, emit func(lines []byte) ([]byte, error)) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("row group %d: %w", group, err)
@@ -97,7 +98,7 @@ func (f *File) decode(ctx context.Context, group int, emit func(lines []byte) ([
 	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
 		for i := n.from; i < n.to && g.rows > 0; i++ {
-			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.columns[i])
+			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.columns[i], memory)
 		}
 	}
 	for range g.rows {

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 )
@@ -8,49 +9,120 @@ import (
 // errRuns means that encoded values end too early or contradict themselves.
 var errRuns = errors.New("the encoded values are damaged")
 
-// decodeRuns decodes small integers of the given number of bits in the encoding RLE, a mix
-// of runs and of values packed in bits. It fills dst and returns what follows.
-func decodeRuns[T byte | uint32](dst []T, data []byte, width uint) (rest []byte, err error) {
-	for len(dst) > 0 {
-		header, n := binary.Uvarint(data)
-		if n <= 0 || header < 2 {
-			return nil, errRuns
-		}
-		data = data[n:]
-		count := header >> 1
-		if header&1 == 0 {
-			if uint(len(data)) < (width+7)/8 {
-				return nil, errRuns
-			}
-			var value uint32
-			for i := range (width + 7) / 8 {
-				value |= uint32(data[i]) << (8 * i)
-			}
-			data = data[(width+7)/8:]
-			run := dst[:min(count, uint64(len(dst)))]
-			for i := range run {
-				run[i] = T(value)
-			}
-			dst = dst[len(run):]
-			continue
-		}
-		packed := dst[:min(8*min(count, 1<<60), uint64(len(dst)))] // count is in groups of 8
-		if uint64(len(data)) < (uint64(len(packed))*uint64(width)+7)/8 {
-			return nil, errRuns
-		}
-		unpack(packed, data, width)
-		data = data[min(min(count, 1<<32)*uint64(width), uint64(len(data))):]
-		dst = dst[len(packed):]
-	}
-	return data, nil
+// runs are small integers in the encoding RLE, a mix of runs and of values packed in bits. A
+// few bytes can stand for millions of values, so they are decoded a block at a time.
+type runs struct {
+	data  []byte
+	width uint // bits of a value
+	left  int  // values that are not decoded
+	// The current run:
+	count  int    // values of it that are not decoded
+	value  uint32 // all of them, if they are not packed
+	packed bool
+	bit    uint // where the next one is in data, if they are
 }
 
-// unpack fills dst with values of width bits, the lowest bits first.
-func unpack[T byte | uint32](dst []T, data []byte, width uint) {
+// blockValues is how many values are decoded at a time.
+const blockValues = 1024
+
+// next begins the next run.
+func (r *runs) next() error {
+	if r.packed { // count is in groups of 8
+		r.data, r.packed = r.data[min((r.bit+7)/8, uint(len(r.data))):], false
+	}
+	header, n := binary.Uvarint(r.data)
+	if n <= 0 || header < 2 {
+		return errRuns
+	}
+	r.data = r.data[n:]
+	most := uint64(r.left)
+	if header&1 == 1 {
+		r.count, r.packed, r.bit = int(min(8*min(header>>1, 1<<60), most)), true, 0
+		if uint64(len(r.data)) < (uint64(r.count)*uint64(r.width)+7)/8 {
+			return errRuns
+		}
+		return nil
+	}
+	size := int(r.width+7) / 8
+	if len(r.data) < size {
+		return errRuns
+	}
+	r.count, r.value = int(min(header>>1, most)), 0
+	for i := range size {
+		r.value |= uint32(r.data[i]) << (8 * i)
+	}
+	r.data = r.data[size:]
+	return nil
+}
+
+// step returns how many values of a run follow, at most n, and begins the next run if it must.
+func (r *runs) step(n int) (int, error) {
+	if r.count == 0 {
+		if err := r.next(); err != nil {
+			return 0, err
+		}
+	}
+	n = min(n, r.count)
+	r.count -= n
+	r.left -= n
+	return n, nil
+}
+
+// readRuns fills dst, which must not be longer than what is left.
+func readRuns[T byte | uint32](r *runs, dst []T) error {
+	for len(dst) > 0 {
+		n, err := r.step(len(dst))
+		if err != nil {
+			return err
+		}
+		if r.packed {
+			unpack(dst[:n], r.data, r.bit, r.width)
+			r.bit += uint(n) * r.width
+		} else {
+			for i := range n {
+				dst[i] = T(r.value)
+			}
+		}
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// occurrences returns how many of the values are equal to one. It decodes a copy.
+func (r runs) occurrences(of byte) (total int, err error) {
+	var block [blockValues]byte
+	for r.left > 0 {
+		if r.count == 0 {
+			if err := r.next(); err != nil {
+				return 0, err
+			}
+		}
+		if !r.packed {
+			if r.value == uint32(of) {
+				total += r.count
+			}
+			r.left, r.count = r.left-r.count, 0
+			continue
+		}
+		part := block[:min(len(block), r.count)]
+		if err := readRuns(&r, part); err != nil {
+			return 0, err
+		}
+		total += bytes.Count(part, []byte{of})
+	}
+	return total, nil
+}
+
+// unpack fills dst with values of width bits, the lowest bits first, from an offset in bits on.
+func unpack[T byte | uint32](dst []T, data []byte, bit, width uint) {
 	var held uint64
 	var bits uint
 	mask := uint64(1)<<width - 1
-	at := 0
+	at := bit / 8
+	if bit%8 != 0 {
+		held, bits = uint64(data[at])>>(bit%8), 8-bit%8
+		at++
+	}
 	for i := range dst {
 		for bits < width {
 			held |= uint64(data[at]) << bits

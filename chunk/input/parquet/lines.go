@@ -54,6 +54,7 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 		var running sync.WaitGroup
 		defer running.Wait()
 		slots := make(chan struct{}, threads)
+		memory := newMemory(ctx, f.memory)
 		for i := first; i < f.Groups(); i++ {
 			blocks := make(chan block, depth)
 			select {
@@ -61,9 +62,11 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 			case <-ctx.Done():
 				return
 			}
+			share := memory.join(i)
 			running.Go(func() {
 				defer func() { <-slots }()
-				l.decode(ctx, f, i, blocks)
+				defer share.leave()
+				l.decode(ctx, f, i, share, blocks)
 			})
 			select {
 			case l.groups <- blocks:
@@ -76,9 +79,9 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 }
 
 // decode decodes a row group into blocks, and closes the channel.
-func (l *lines) decode(ctx context.Context, f *File, group int, blocks chan<- block) {
+func (l *lines) decode(ctx context.Context, f *File, group int, memory *share, blocks chan<- block) {
 	defer close(blocks)
-	err := f.decode(ctx, group, func(lines []byte) ([]byte, error) {
+	err := f.decode(ctx, group, memory, func(lines []byte) ([]byte, error) {
 		select {
 		case blocks <- block{lines: lines}:
 		case <-ctx.Done():

@@ -113,6 +113,9 @@ func (w *rowWriter) elements(n *node, first *cursor, write func()) {
 	}
 	for {
 		write()
+		if len(w.dst) > maxRow && !first.ended {
+			first.fail(fmt.Errorf("the row has more than %d MiB as JSON", maxRow>>20))
+		}
 		if first.ended || first.rep() != n.elementRep {
 			return
 		}

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk/parquet/spec"
 )
@@ -16,10 +17,14 @@ type values struct {
 	texts   [][]byte // others
 	indexes []uint32 // in the dictionary, if there is one
 	table   *values  // the dictionary
+	// Indexes and booleans of which a few bytes stand for many are decoded a block at a time.
+	blocks *runs // nil: all are decoded
+	first  int   // number of the first value in the block
 }
 
-// at returns a value. It is valid until the next page is decoded.
+// at returns a value, which reach has reached. It is valid until the next page is decoded.
 func (v *values) at(i int) []byte {
+	i -= v.first
 	if v.table != nil {
 		return v.table.at(int(v.indexes[i]))
 	}
@@ -27,6 +32,29 @@ func (v *values) at(i int) []byte {
 		return v.texts[i]
 	}
 	return v.fixed[i*v.size : (i+1)*v.size]
+}
+
+// reach decodes the block that begins with a value, unless that is decoded already or the end.
+func (v *values) reach(i int) error {
+	if v.blocks == nil || i < v.first+max(len(v.indexes), len(v.fixed)) || i >= v.count {
+		return nil
+	}
+	v.first = i
+	n := min(v.blocks.left, blockValues)
+	if v.table == nil {
+		v.fixed = slices.Grow(v.fixed[:0], n)[:n]
+		return readRuns(v.blocks, v.fixed)
+	}
+	v.indexes = slices.Grow(v.indexes[:0], n)[:n]
+	if err := readRuns(v.blocks, v.indexes); err != nil {
+		return err
+	}
+	for _, index := range v.indexes {
+		if uint64(index) >= uint64(v.table.count) {
+			return fmt.Errorf("value %d of a dictionary of %d", index, v.table.count)
+		}
+	}
+	return nil
 }
 
 // leaf is a column as far as its decoding is concerned.
@@ -40,8 +68,29 @@ type leaf struct {
 // size returns the size of a value, 0 if it is not fixed.
 func (l *leaf) size() int { return spec.Size(l.physical, int(l.length)) }
 
-// decode decodes n values.
-func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values) (*values, error) {
+// bytesFor returns how many bytes n decoded values take besides the page that they are in.
+func (l *leaf) bytesFor(encoding int64, n int) int64 {
+	const number, text = 8, 24 // a length or a number while it is decoded, and where a text is
+	switch encoding {
+	case spec.EncodingPlain:
+		switch {
+		case l.physical == spec.PhysicalBool:
+			return int64(n)
+		case l.size() == 0:
+			return int64(n) * text
+		}
+	case spec.EncodingDelta:
+		return int64(n) * int64(number+l.size())
+	case spec.EncodingDeltaLength, spec.EncodingDeltaText:
+		return int64(n) * (2*number + text)
+	case spec.EncodingSplit:
+		return int64(n) * int64(l.size())
+	}
+	return 0
+}
+
+// decode decodes n values. The caller has reserved the memory of bytesFor; reserve asks for more.
+func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values, reserve func(int64) error) (*values, error) {
 	v := &values{count: n, size: l.size()}
 	var err error
 	switch {
@@ -57,7 +106,7 @@ func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values) (*
 	case encoding == spec.EncodingDeltaLength && l.physical == spec.PhysicalBytes:
 		v.texts, _, err = decodeDeltaLengths(n, data)
 	case encoding == spec.EncodingDeltaText && (l.physical == spec.PhysicalBytes || l.physical == spec.PhysicalFixed):
-		err = decodeTexts(v, data)
+		err = decodeTexts(v, data, reserve)
 	case encoding == spec.EncodingSplit && v.size > 1:
 		err = decodeSplit(v, data)
 	default:
@@ -72,7 +121,7 @@ func (l *leaf) decodePlain(v *values, data []byte) error {
 			return errRuns
 		}
 		v.fixed = make([]byte, v.count)
-		unpack(v.fixed, data, 1)
+		unpack(v.fixed, data, 0, 1)
 		return nil
 	}
 	if v.size > 0 {
@@ -104,25 +153,16 @@ func decodeIndexes(v *values, data []byte, dictionary *values) error {
 	if dictionary == nil || len(data) == 0 || data[0] > 32 {
 		return errRuns
 	}
-	v.table, v.indexes = dictionary, make([]uint32, v.count)
-	if _, err := decodeRuns(v.indexes, data[1:], uint(data[0])); err != nil {
-		return err
-	}
-	for _, index := range v.indexes {
-		if uint64(index) >= uint64(dictionary.count) {
-			return fmt.Errorf("value %d of a dictionary of %d", index, dictionary.count)
-		}
-	}
-	return nil
+	v.table, v.blocks = dictionary, &runs{data: data[1:], width: uint(data[0]), left: v.count}
+	return v.reach(0)
 }
 
 func decodeBooleans(v *values, data []byte) error {
 	if len(data) < 4 {
 		return errRuns
 	}
-	v.fixed = make([]byte, v.count)
-	_, err := decodeRuns(v.fixed, data[4:], 1)
-	return err
+	v.blocks = &runs{data: data[4:], width: 1, left: v.count}
+	return v.reach(0)
 }
 
 func decodeIntegers(v *values, data []byte) error {
@@ -141,8 +181,8 @@ func decodeIntegers(v *values, data []byte) error {
 	return nil
 }
 
-func decodeTexts(v *values, data []byte) (err error) {
-	v.texts, err = decodeDeltaTexts(v.count, data)
+func decodeTexts(v *values, data []byte, reserve func(int64) error) (err error) {
+	v.texts, err = decodeDeltaTexts(v.count, data, reserve)
 	for _, text := range v.texts {
 		if v.size > 0 && len(text) != v.size {
 			return errRuns

@@ -1,0 +1,233 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet/spec"
+)
+
+// TestDecompress: what each codec makes of data, also of none, is decompressed; other sizes are
+// refused.
+func TestDecompress(t *testing.T) {
+	through := func(make func(io.Writer) io.WriteCloser) func([]byte) []byte {
+		return func(data []byte) []byte {
+			var packed bytes.Buffer
+			w := make(&packed)
+			_, _ = w.Write(data)
+			_ = w.Close()
+			return packed.Bytes()
+		}
+	}
+	for codec, pack := range map[int64]func([]byte) []byte{
+		spec.CodecNone:   func(data []byte) []byte { return data },
+		spec.CodecSnappy: func(data []byte) []byte { return snappy.Encode(nil, data) },
+		spec.CodecGzip:   through(func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }),
+		spec.CodecBrotli: through(func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) }),
+		spec.CodecZstd: func(data []byte) []byte {
+			w, _ := zstd.NewWriter(nil)
+			return w.EncodeAll(data, nil)
+		},
+	} {
+		for _, size := range []int{0, 1, 1000, 200_000} {
+			data := bytes.Repeat([]byte("a"), size)
+			got, err := decompress(codec, nil, pack(data), size)
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("codec %d, %d bytes: %d bytes, %v", codec, size, len(got), err)
+			}
+			for _, other := range []int{size - 1, size + 1} {
+				if _, err := decompress(codec, nil, pack(data), max(other, 0)); err == nil && other >= 0 {
+					t.Errorf("codec %d, %d bytes are accepted as %d", codec, size, other)
+				}
+			}
+		}
+	}
+}
+
+// TestRuns: values are the same in whatever blocks they are decoded.
+func TestRuns(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		width := uint(random.IntN(9))
+		var want, data []byte
+		for range 1 + random.IntN(6) {
+			if random.IntN(2) == 0 {
+				n, value := 1+random.IntN(3000), byte(random.IntN(1<<width))
+				data = binary.AppendUvarint(data, uint64(n)<<1)
+				if width > 0 {
+					data = append(data, value)
+				}
+				want = append(want, bytes.Repeat([]byte{value}, n)...)
+				continue
+			}
+			groups := 1 + random.IntN(40)
+			data = binary.AppendUvarint(data, uint64(groups)<<1|1)
+			packed := make([]byte, groups*int(width))
+			for i := range 8 * groups {
+				value := byte(random.IntN(1 << width))
+				for b := range width {
+					at := uint(i)*width + b
+					packed[at/8] |= value >> b & 1 << (at % 8)
+				}
+				want = append(want, value)
+			}
+			data = append(data, packed...)
+		}
+		want = want[:len(want)-random.IntN(5)] // the last group may have more
+		r := runs{data: data, width: width, left: len(want)}
+		for _, of := range []byte{0, 1, 200} {
+			if n, err := r.occurrences(of); err != nil || n != bytes.Count(want, []byte{of}) {
+				t.Fatalf("%d occurrences of %d, %v; want %d", n, of, err, bytes.Count(want, []byte{of}))
+			}
+		}
+		var got []byte
+		for r.left > 0 {
+			block := make([]byte, min(r.left, 1+random.IntN(700)))
+			if err := readRuns(&r, block); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, block...)
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("width %d: %d values differ", width, len(want))
+		}
+		for cut := range data {
+			r := runs{data: data[:cut], width: width, left: len(want)}
+			if err := readRuns(&r, make([]byte, len(want))); err == nil && cut < len(data)-8 {
+				t.Fatalf("width %d: %d of %d bytes are enough", width, cut, len(data))
+			}
+		}
+	}
+}
+
+// page returns the bytes of a page of version 1.
+func page(kind, values, encoding int64, data []byte) []byte {
+	number := func(delta byte, n int64) []byte { return binary.AppendUvarint([]byte{delta<<4 | 5}, uint64(n<<1)) }
+	size := int64(len(data))
+	header := slices.Concat(number(1, kind), number(1, size), number(1, size))
+	inner := slices.Concat(number(1, values), number(1, encoding), number(1, spec.EncodingRLE), number(1, spec.EncodingRLE), []byte{0})
+	if kind == spec.DictionaryPage {
+		header = append(header, 4<<4|12)
+		inner = slices.Concat(number(1, values), number(1, encoding), []byte{0})
+	} else {
+		header = append(header, 2<<4|12)
+	}
+	return slices.Concat(header, inner, []byte{0}, data)
+}
+
+// TestPageOfAFewBytes: levels and indexes of a page take little memory, however many a few bytes
+// stand for.
+func TestPageOfAFewBytes(t *testing.T) {
+	const n = 1 << 26
+	run := binary.AppendUvarint(nil, n<<1)
+	reps, defs := append(slices.Clone(run), 1), append(slices.Clone(run), 2)
+	prefixed := func(data []byte) []byte {
+		return append(binary.LittleEndian.AppendUint32(nil, uint32(len(data))), data...)
+	}
+	indexes := append([]byte{1}, append(slices.Clone(run), 0)...)
+	data := slices.Concat(
+		page(spec.DictionaryPage, 1, spec.EncodingPlain, make([]byte, 8)),
+		page(spec.DataPage, n, spec.EncodingRLEDictionary, slices.Concat(prefixed(reps), prefixed(defs), indexes)))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c := newCursor(bytes.NewReader(data), leaf{physical: spec.PhysicalInt64, maxDef: 2, maxRep: 1},
+		&columnChunk{values: n, packed: int64(len(data)), unpacked: int64(len(data))}, newMemory(t.Context(), leastMemory).join(0))
+	count := 0
+	for ; !c.ended; c.next() {
+		if v, ok := c.value(); !ok || len(v) != 8 || c.rep() != 1 {
+			t.Fatalf("value %d is %v, %t", count, v, ok)
+		}
+		count++
+	}
+	runtime.ReadMemStats(&after)
+	if count != n || c.err != nil {
+		t.Errorf("%d of %d values, %v", count, n, c.err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
+		t.Errorf("%d KiB were allocated for %d bytes", used>>10, len(data))
+	}
+}
+
+// TestMemoryOfRowGroups: row groups wait for memory, but not the first one; one that needs too
+// much alone fails.
+func TestMemoryOfRowGroups(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	m := newMemory(ctx, 100)
+	first, second, third := m.join(0), m.join(1), m.join(2)
+	if err := errors.Join(second.add(60), first.add(90), first.add(-30), first.add(40)); err != nil {
+		t.Fatal(err)
+	}
+	if first.add(1) == nil {
+		t.Error("a row group takes more than all may take")
+	}
+	ended := make(chan error)
+	go func() { ended <- second.add(20) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("the second row group does not wait: %v", err)
+	default:
+	}
+	first.leave()
+	if err := <-ended; err != nil || m.used != 80 {
+		t.Errorf("%d bytes are used, %v", m.used, err)
+	}
+	go func() { ended <- third.add(30) }()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that was canceled returns %v", err)
+	}
+}
+
+// TestLittleMemory: with little memory a file is read in the same order, or refused.
+func TestLittleMemory(t *testing.T) {
+	data, err := os.ReadFile("testdata/groups.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := readBytes(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, refused := range map[int64]bool{128 << 10: false, 100: true} {
+		f, err := OpenFile(bytes.NewReader(data), int64(len(data)), format.Options{Threads: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.memory = limit
+		lines := f.Lines(t.Context())
+		text, err := io.ReadAll(lines)
+		lines.Close()
+		switch {
+		case refused && (err == nil || !strings.Contains(err.Error(), "of memory")):
+			t.Errorf("%d bytes: %v", limit, err)
+		case !refused && (err != nil || string(text) != want):
+			t.Errorf("%d bytes: %d bytes of lines instead of %d, %v", limit, len(text), len(want), err)
+		}
+	}
+}
+
+// TestLongRow: a row that a few bytes make too long is refused.
+func TestLongRow(t *testing.T) {
+	before := maxRow
+	defer func() { maxRow = before }()
+	maxRow = 20
+	if _, err := read(t, "testdata/nested.parquet"); err == nil || !strings.Contains(err.Error(), "as JSON") {
+		t.Errorf("a long row: %v", err)
+	}
+}
