@@ -149,6 +149,21 @@ func childrenOf(parent int) []int {
 	return pids
 }
 
+// Descendants returns the processes below a process.
+func Descendants(ancestor int) []int {
+	children := make(map[int][]int)
+	eachPid(func(pid int) {
+		_, ppid := stat(pid)
+		children[ppid] = append(children[ppid], pid)
+	})
+	found := slices.Clone(children[ancestor])
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i]]...)
+		delete(children, found[i]) // a number that is used again must not lead back
+	}
+	return found
+}
+
 func eachPid(f func(pid int)) {
 	dir, err := os.Open("/proc")
 	if err != nil {

@@ -22,6 +22,9 @@ func (s Stuck) Lives() bool { return false }
 // Ancestors needs /proc: it returns nothing here.
 func Ancestors(int) []int { return nil }
 
+// Descendants needs /proc: it returns nothing here.
+func Descendants(int) []int { return nil }
+
 func markOfSelf() string { return "" }
 
 // KillAbandoned needs /proc: it does nothing here.

@@ -231,6 +231,8 @@ func (c *client) keyUsed() string {
 	switch {
 	case c.hasAuthorization():
 		return "the Authorization header of the kernel configuration was sent"
+	case c.APIKeyEnv == "":
+		return "no API key was sent: name the environment variable that has it with api_key_env in the kernel configuration"
 	case c.key == "":
 		return "no API key was sent: set the environment variable " + c.APIKeyEnv
 	}

@@ -61,7 +61,8 @@ type Options struct {
 	// before the job stops.
 	MaxOutage float64 `json:"max_outage"`
 	// APIKeyEnv names the environment variable with the API key. Without such a variable,
-	// requests carry no key; a remote server then is an error.
+	// requests carry no key; a remote server then is an error. A server that the caller of
+	// [For] runs has no default.
 	APIKeyEnv string `json:"api_key_env"`
 	// Headers are sent with every request. They are part of the job's settings, which are
 	// stored: use APIKeyEnv for secrets.
@@ -96,7 +97,9 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody,
 	}, server: server}
 	if server != nil {
-		s.Concurrency = server.Concurrency
+		// A key of the environment is for a service: the caller's server gets one only if
+		// the configuration says so.
+		s.Concurrency, s.APIKeyEnv = server.Concurrency, ""
 	}
 	if err := plugins.Config(c.Config).Decode(&s.Options); err != nil {
 		return settings{}, err

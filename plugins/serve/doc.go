@@ -1,10 +1,10 @@
 // Package serve is the kernel that starts a model server with OpenAI's API on its device and
 // sends each record to it.
 //
-//	gpurun run -k 'serve:vllm serve MODEL --port {port}' requests.jsonl -o results.jsonl
+//	gpurun run -k 'serve:vllm serve MODEL --uds {socket}' requests.jsonl -o results.jsonl
 //
-// The shell runs the command. {port} stands for a free port on the loopback interface,
-// {socket} for the path of a unix socket, and {gpus} for the number of the worker's GPUs. The
+// The shell runs the command. {socket} stands for the path of a unix socket, {port} for a
+// free port on the loopback interface (dial.go), and {gpus} for the number of the worker's GPUs. The
 // server inherits the worker's environment, in which only those GPUs are visible. Its output
 // goes to the worker's log.
 //

@@ -110,7 +110,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	if err != nil {
 		return err
 	}
-	client := openai.For(openai.Server{Dial: k.server.place.dial(), Concurrency: defaultConcurrency})
+	client := openai.For(openai.Server{Dial: k.server.dial, Concurrency: defaultConcurrency})
 	inner := s.clientConfig(k.server.place.url + "/v1")
 	info, err := client.Describe(ctx, inner)
 	if err == nil {

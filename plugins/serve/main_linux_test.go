@@ -19,7 +19,14 @@ const roleVariable = "GPURUN_TEST_SERVER"
 
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	if role := os.Getenv(roleVariable); role != "" {
+	switch role := os.Getenv(roleVariable); {
+	case role == "squatter":
+		squatter(os.Args[1])
+		return
+	case role == "kernel":
+		kernelProcess(os.Args[1])
+		return
+	case role != "":
 		modelServer(role, os.Args[1])
 		return
 	}
@@ -57,12 +64,16 @@ func modelServer(role, where string) {
 			fmt.Println("OSError: [Errno 98] Address already in use")
 			os.Exit(1)
 		}
+	case "silent": // a model that takes long to load: the port is free
+		publish(argument, where)
+		time.Sleep(time.Hour)
 	case "family": // a child in its own session that outlives the server
 		child := exec.Command("sleep", argument)
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		_ = child.Start()
 	}
 	listener, err := net.Listen(network, address)
+	leave = listener
 	if err != nil {
 		panic(err)
 	}
@@ -81,7 +92,11 @@ func modelServer(role, where string) {
 			complete(w, r)
 		}
 	}))
+	time.Sleep(time.Hour) // it no longer listens, but runs
 }
+
+// leave is the listener that the text leave closes.
+var leave net.Listener
 
 // complete answers a request; its text says how.
 func complete(w http.ResponseWriter, r *http.Request) {
@@ -104,6 +119,11 @@ func complete(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Hour)
 	case "hang":
 		<-r.Context().Done()
+	case "leave":
+		_ = leave.Close()
+		panic(http.ErrAbortHandler)
+	case "key":
+		text += " " + r.Header.Get("Authorization")
 	case "close":
 		panic(http.ErrAbortHandler)
 	}

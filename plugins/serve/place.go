@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -31,11 +30,10 @@ func choosePlace(command string) (place, error) {
 		if err != nil {
 			return place{}, err
 		}
-		socket := filepath.Join(folder, "s")
+		socket := filepath.Join(folder, "s.sock")
 		return place{url: "http://127.0.0.1", folder: folder, socket: socket}, nil
 	}
-	// Another program may take the port before the server does. The server then exits, or
-	// does not become ready.
+	// Another program may take the port before the server does: see dial.go.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return place{}, err
@@ -43,17 +41,6 @@ func choosePlace(command string) (place, error) {
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
 	return place{url: fmt.Sprintf("http://127.0.0.1:%d", port), port: port}, nil
-}
-
-// dial returns how to connect to the server; nil means as its URL says.
-func (p place) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
-	if p.socket == "" {
-		return nil
-	}
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var dialer net.Dialer
-		return dialer.DialContext(ctx, "unix", p.socket)
-	}
 }
 
 func (p place) String() string {

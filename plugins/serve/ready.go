@@ -46,6 +46,9 @@ func (s *server) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.lost.Done():
+			if foreign := s.foreign.Load(); foreign != nil {
+				return fault.New(fault.Incompatible, "port %d, which gpurun chose for the server, belongs to a process of user %s that gpurun did not start: no record was sent; write %s instead of %s in the command", s.place.port, foreign.uid, socketHolder, portHolder)
+			}
 			return fault.New(fault.Incompatible, "%s, before it was ready", s.ended()).WithDetail(s.words.String())
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -67,16 +70,14 @@ func (s *server) notReady(limit time.Duration, why error) error {
 		Set("open-timeout").WithDetail(s.words.String())
 }
 
-// wasTaken reports whether the server exited because another program has its port.
+// wasTaken reports whether the server was lost because another program has its port.
 func (s *server) wasTaken() bool {
-	return s.isLost() && strings.Contains(strings.ToLower(s.words.String()), "address already in use")
+	return s.foreign.Load() != nil || s.isLost() && strings.Contains(strings.ToLower(s.words.String()), "address already in use")
 }
 
 func (s *server) httpClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if dial := s.place.dial(); dial != nil {
-		transport.DialContext = dial
-	}
+	transport.DialContext = s.dial
 	return &http.Client{Transport: transport, Timeout: pollTimeout}
 }
 

@@ -44,9 +44,11 @@ type server struct {
 
 	lost    context.Context // ends when the server is lost
 	lose    context.CancelFunc
-	hung    atomic.Pointer[string] // why this process ended it
-	settled chan struct{}          // closed when nothing of a lost server is left, and none of its answers is on its way
-	seen    atomic.Int64           // when it last answered anything, in nanoseconds
+	hung    atomic.Pointer[string]   // why this process ended it
+	foreign atomic.Pointer[listener] // of another program, at the server's port
+	holders sync.Map                 // which descriptor of the server has a listening socket: inode to holder
+	settled chan struct{}            // closed when nothing of a lost server is left, and none of its answers is on its way
+	seen    atomic.Int64             // when it last answered anything, in nanoseconds
 	stop    sync.Once
 	stopped chan struct{} // closed when it is to end
 	reaping func()        // stops reaping what it leaves behind
