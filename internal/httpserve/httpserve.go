@@ -21,11 +21,15 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
+// writeTime limits how long a client may take to read a response, from its first byte on, or
+// each part of a stream of events. Tests shorten it.
+var writeTime = 20 * time.Second
+
 // Serve serves on the listener, with at most n connections at a time; others wait. The
 // returned function ends it, and waits briefly for responses in progress.
 func Serve(l net.Listener, n int, h http.Handler) (end func()) {
 	s := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: idleTime,
+		Handler: timed(h), ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(io.Discard, "", 0), // clients' errors do not belong in the job's output
 	}
@@ -43,6 +47,29 @@ func Serve(l net.Listener, n int, h http.Handler) (end func()) {
 		<-ended
 	}
 }
+
+// timed gives every response its time to be read.
+func timed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&timedWriter{ResponseWriter: w}, r)
+	})
+}
+
+type timedWriter struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *timedWriter) Write(p []byte) (int, error) {
+	if !w.begun || w.Header().Get("Content-Type") == "text/event-stream" {
+		w.begun = true
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTime))
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // limit allows n open connections at a time.
 func limit(l net.Listener, n int) net.Listener {

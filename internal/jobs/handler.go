@@ -14,9 +14,8 @@ import (
 const (
 	// maxBody is far more than any request needs.
 	maxBody = 64 << 10
-	// answerTime limits a response, trimTime one that waits for the end of a batch.
-	answerTime = 10 * time.Second
-	trimTime   = time.Minute
+	// trimTime limits a response that waits for the end of a batch.
+	trimTime = time.Minute
 )
 
 // Job controls a running job. Its methods are safe for concurrent use and may be called at
@@ -85,8 +84,6 @@ func (h *handler) answer(respond func(context.Context) any) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		// Set the deadline only now: trim takes time.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(append(data, '\n'))
 	}

@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// answerTime limits how long a client may take to read a response.
-const answerTime = 10 * time.Second
-
 // problem is the body of every error.
 type problem struct {
 	Success bool   `json:"success"` // always false
@@ -36,7 +33,6 @@ func answer(w http.ResponseWriter, status int, value any) {
 
 // write responds with encoded JSON.
 func write(w http.ResponseWriter, status int, data []byte) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(data)

@@ -203,7 +203,6 @@ func (j *Job) events(w http.ResponseWriter, r *http.Request) {
 	_ = control.SetReadDeadline(time.Time{}) // the request is complete
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(data []byte) bool {
-		_ = control.SetWriteDeadline(time.Now().Add(answerTime))
 		_, err := w.Write(data)
 		return err == nil && control.Flush() == nil
 	}

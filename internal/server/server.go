@@ -11,7 +11,6 @@ package server
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/web"
@@ -53,11 +52,7 @@ func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 		}
 	})
 	if m != nil {
-		scrape := m.Handler()
-		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
-			scrape.ServeHTTP(w, r)
-		})
+		mux.Handle("GET /metrics", m.Handler())
 		page := web.Handler()
 		mux.Handle("GET /{$}", page)
 		mux.Handle("GET /assets/{name}", page)
