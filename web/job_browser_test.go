@@ -96,8 +96,7 @@ func (j *job) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// freePort returns a port that no one listens on. The runs of a job share it, and with it
-// the token of the page.
+// freePort returns a port that no one listens on. The runs of a job share it.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,7 +115,7 @@ func freePort(t *testing.T) string {
 func (j *job) start() {
 	j.t.Helper()
 	j.cmd = j.command("run", "-k", "kernel.py", "in.jsonl", "-o", "out.jsonl", "--gpus", "cpu:2", "--batch-size", "10",
-		"--checkpoint", "1s", "--listen", "127.0.0.1:"+j.port)
+		"--checkpoint", "1s", "--listen", "127.0.0.1:"+j.port, "--listen-token", "token")
 	stderr, err := j.cmd.StderrPipe()
 	if err != nil {
 		j.t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -40,9 +39,9 @@ type listener struct {
 	scheme string
 }
 
-// listen opens the socket, and refuses what would be unsafe. token is the file of the token
-// unless the user named one.
-func (f *listenFlags) listen(token string) (*listener, error) {
+// listen opens the socket, and refuses what would be unsafe. Unless the user named a file for
+// the token, it is a new one.
+func (f *listenFlags) listen() (*listener, error) {
 	host, _, err := net.SplitHostPort(f.address)
 	if err != nil {
 		return nil, usagef("--listen %q: use an address and a port, such as 127.0.0.1:9401", f.address)
@@ -55,10 +54,8 @@ func (f *listenFlags) listen(token string) (*listener, error) {
 		return nil, usagef("--listen %s can be reached from other machines: name a file for the token with --listen-token, or listen on 127.0.0.1", f.address)
 	case !loopback && f.cert == "" && !f.insecure:
 		return nil, usagef("--listen %s can be reached from other machines: add --tls-cert and --tls-key, or --insecure", f.address)
-	case f.tokenFile != "":
-		token = f.tokenFile
 	}
-	l := &listener{scheme: "http", access: server.Access{ReadToken: !loopback || f.tokenFile != "", Hosts: f.hosts}}
+	l := &listener{scheme: "http", access: server.Access{Token: server.NewToken(), ReadToken: !loopback || f.tokenFile != "", Hosts: f.hosts}}
 	if host != "" {
 		l.access.Hosts = append(l.access.Hosts, host)
 	}
@@ -72,9 +69,11 @@ func (f *listenFlags) listen(token string) (*listener, error) {
 	if l.Listener, err = net.Listen("tcp", f.address); err != nil {
 		return nil, usagef("--listen: %w", err)
 	}
-	if l.access.Token, err = server.ReadToken(token); err != nil {
-		_ = l.Close()
-		return nil, err
+	if f.tokenFile != "" {
+		if l.access.Token, err = server.ReadToken(f.tokenFile); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
 	}
 	if f.cert != "" {
 		l.Listener = tls.NewListener(l.Listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
@@ -91,9 +90,6 @@ func (l *listener) url() string {
 func (l *listener) serve(h http.Handler) (end func()) {
 	return httpserve.Serve(l.Listener, server.MaxConnections, h)
 }
-
-// tokenPath is the default token file, in a private folder.
-func tokenPath(folder, name string) string { return filepath.Join(folder, name+".token") }
 
 // reachable returns an address that a browser can open: this host's name instead of the
 // unspecified address.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/cluster"
-	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/server"
 )
@@ -81,15 +80,7 @@ func watchRuns(outputs []string) (list []*cluster.Watch, err error) {
 func (f *listenFlags) serveHost(ctx context.Context, rules lease.Config, runs []*cluster.Watch) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	token := ""
-	if f.tokenFile == "" {
-		folder, err := jobs.Folder()
-		if err != nil {
-			return err
-		}
-		token = tokenPath(folder, "serve")
-	}
-	l, err := f.listen(token)
+	l, err := f.listen()
 	if err != nil {
 		return err
 	}

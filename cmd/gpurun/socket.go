@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -67,7 +65,7 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 		ends = append(ends, f.writeMetrics(m))
 	}
 	if f.listenFlags.address != "" {
-		stop, err := f.openPage(entry.ID, job, m, display)
+		stop, err := f.openPage(job, m, display)
 		if err != nil {
 			end()
 			return "", nil, nil, err
@@ -78,16 +76,8 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 }
 
 // openPage serves the job at --listen and shows the address.
-func (f *runFlags) openPage(id string, job *server.Job, m *metrics.Metrics, display progress.Display) (end func(), err error) {
-	token, own := "", false
-	if f.tokenFile == "" {
-		folder, err := jobs.Folder()
-		if err != nil {
-			return nil, err
-		}
-		token, own = f.pageToken(folder, id)
-	}
-	l, err := f.listenFlags.listen(token)
+func (f *runFlags) openPage(job *server.Job, m *metrics.Metrics, display progress.Display) (end func(), err error) {
+	l, err := f.listenFlags.listen()
 	if err != nil {
 		return nil, err
 	}
@@ -97,23 +87,7 @@ func (f *runFlags) openPage(id string, job *server.Job, m *metrics.Metrics, disp
 	} else { // not as an event: a file of events may be readable by others
 		fmt.Fprintln(display, line)
 	}
-	return func() {
-		stop()
-		if own {
-			_ = os.Remove(token)
-		}
-	}, nil
-}
-
-// pageToken returns the default token file of a job's page, and whether it is this run's
-// own. Jobs at the same address share one, so that a page that stays open while a job is
-// killed and resumed can still control it.
-func (f *runFlags) pageToken(folder, id string) (path string, own bool) {
-	host, port, err := net.SplitHostPort(f.listenFlags.address)
-	if err != nil || port == "0" {
-		return tokenPath(folder, id), true
-	}
-	return tokenPath(folder, "page-"+url.PathEscape(host)+"-"+port), false
+	return stop, nil
 }
 
 // metricsInterval is how often --metrics-file is written: node_exporter reads it when it is

@@ -47,7 +47,6 @@ func readEntry(path string) (e Entry, lives bool) {
 		}
 		id := strings.TrimSuffix(filepath.Base(path), entrySuffix)
 		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".sock"))
-		_ = os.Remove(filepath.Join(filepath.Dir(path), id+".token"))
 		if dir := filepath.Dir(e.Socket); !damaged && strings.HasPrefix(filepath.Base(dir), "gpurun-job-") {
 			_ = os.Remove(e.Socket)
 			_ = os.Remove(dir)

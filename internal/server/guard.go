@@ -49,7 +49,10 @@ func (a Access) guard(next http.Handler) http.Handler {
 			fail(w, http.StatusUnsupportedMediaType, "the body must be application/json")
 		default:
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-			next.ServeHTTP(w, r)
+			if r.Header.Del(briefHeader); !a.authorized(r) {
+				r.Header.Set(briefHeader, "yes")
+			}
+			brief(next).ServeHTTP(w, r)
 		}
 	})
 }

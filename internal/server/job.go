@@ -27,8 +27,7 @@ type Job struct {
 	history *cached[[]byte]
 }
 
-// JobInfo identifies a job. It has no command line, which may contain secrets: on a
-// loopback address every user of the machine can read it.
+// JobInfo identifies a job. It has no command line, which may contain secrets: see brief.go.
 type JobInfo struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`

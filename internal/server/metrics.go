@@ -11,7 +11,7 @@ func (j *Job) Metrics() metrics.Source {
 }
 
 func (s JobState) metrics() metrics.Job {
-	return metrics.Job{ID: s.Job.ID, Name: s.Job.Name, Kernel: s.Job.Kernel, View: s.View}
+	return metrics.Job{ID: s.Job.ID, Name: s.Job.Name, Kernel: briefName(s.Job.Kernel), View: s.View}
 }
 
 // gpus are the job's monitored GPUs.

@@ -33,7 +33,7 @@ func New(access Access, backend Backend, m *metrics.Metrics) http.Handler {
 }
 
 // NewSocket returns the API of a job for the job's private socket, which needs no guard.
-func NewSocket(job *Job) http.Handler { return newMux(job, nil) }
+func NewSocket(job *Job) http.Handler { return brief(newMux(job, nil)) }
 
 func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()
