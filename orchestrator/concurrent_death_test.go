@@ -342,3 +342,29 @@ func TestConcurrentPause(t *testing.T) {
 		t.Errorf("%d calls", total)
 	}
 }
+
+// A record that does not give up ends the process, but the kernel answers others meanwhile: it
+// is known which record is to blame. That record fails at once, and the others are sent once
+// more, without suspicion.
+func TestRecordThatDoesNotGiveUpIsBlamedAtOnce(t *testing.T) {
+	t.Parallel()
+	const n, concurrency, stubborn = 2000, 8, 20
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i == stubborn {
+			return `,"do":"ignore"`
+		}
+		return `,"sleep":20`
+	}), concurrency)
+	c.Failures.Timeout = time.Second
+	mustRun(t, d, c)
+	checkAnswers(t, d, n, map[int]string{stubborn: "timeout"})
+	again := 0
+	for id, calls := range countCalls(d.join("calls")) {
+		if again += calls - 1; id == stubborn && calls > 1 || calls > 2 {
+			t.Errorf("record %d was sent %d times", id, calls)
+		}
+	}
+	if again >= concurrency {
+		t.Errorf("%d records were sent again", again)
+	}
+}

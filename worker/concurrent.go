@@ -42,6 +42,7 @@ type concurrent struct {
 
 	search  suspicion
 	usual   time.Duration     // how long an answer took lately, on average; 0 before the first
+	heard   time.Time         // when the kernel last answered
 	ceiling int               // the most records in flight; less than the kernel's number after it ran out of memory
 	window  congestion.Window // of a server that the kernel asks
 

@@ -190,6 +190,7 @@ func (c *concurrent) land(l landing) error {
 		return c.lose(l, failure)
 	}
 	delete(c.flights, f.number)
+	c.heard = time.Now()
 	return c.conclude(l)
 }
 

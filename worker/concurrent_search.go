@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 // suspicion is the search for the record that ends the kernel's process. All records that
@@ -64,8 +66,18 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 		return err
 	}
 	c.worker.log.Warn("the kernel was lost", "records in flight", len(suspects), "error", failure.Message)
+	if c.blames(first) { // the others are not suspects
+		for _, f := range suspects {
+			f.group.lane.run.stats.Retries++
+			c.enqueue(f)
+		}
+		return nil
+	}
 	for _, f := range c.queue {
 		f.suspect = false
+	}
+	for _, f := range suspects {
+		f.crashes++
 	}
 	if len(suspects) == 1 {
 		return c.accuse(suspects[0], failure)
@@ -80,6 +92,17 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 	return nil
 }
 
+// heardWithin is how long after a record should have been given up an answer must arrive to
+// show that the kernel still works. Before that, it may have been on its way.
+const heardWithin = time.Second
+
+// blames reports whether a record alone is the reason to end the process: the kernel did not
+// give it up, and answered others meanwhile. A kernel that answers nothing may hang because
+// of any record.
+func (c *concurrent) blames(l landing) bool {
+	return errors.Is(l.answer.Err, plugins.ErrUnresponsive) && c.heard.After(l.flight.started.Add(l.limit+heardWithin))
+}
+
 // suspect queues a record that the process was lost with.
 func (c *concurrent) suspect(f *flight) {
 	f.suspect = true
@@ -91,17 +114,23 @@ func (c *concurrent) suspect(f *flight) {
 const landWait = 10 * time.Second
 
 // landRest takes the landings of all records that were at the kernel. Those that have an
-// answer are concluded; the others are returned.
+// answer are concluded, and those that are to blame fail; the others are returned.
 func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, landWait)
 	defer cancel()
 	for l := first; ; {
 		if f := l.flight; c.flights[f.number] == f {
 			delete(c.flights, f.number)
-			if l.lost(l.failure()) {
-				f.crashes++
+			var err error
+			switch failure := l.failure(); {
+			case c.blames(l):
+				err = c.fail(f, failure)
+			case l.lost(failure):
 				suspects = append(suspects, f)
-			} else if err := c.conclude(l); err != nil {
+			default:
+				err = c.conclude(l)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -3,6 +3,8 @@ package python_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -263,4 +265,46 @@ def process(batch):
     return [gpurun.Fail("no good") if r["n"] else gpurun.Retry("busy") for r in batch]
 `)
 	expect(t, k, []string{`{"n":1}`, `{"n":0}`}, []string{"failed: no good", "failed: gpurun.Retry works only in async def process(record): busy"})
+}
+
+// A record that is given up before its task has run, because another blocked the event loop
+// meanwhile, is answered as well.
+func TestAsyncGiveUpBeforeTheFirstStep(t *testing.T) {
+	k := start(t, `
+import os, time
+async def process(record):
+    if record["block"]:
+        open(record["block"], "w").close()
+        while os.path.exists(record["block"]): time.sleep(0.01)
+    return {"done": True}
+`)
+	file := filepath.Join(t.TempDir(), "blocks")
+	first := make(chan plugins.Answer, 1)
+	go func() { first <- ask(t, k, fmt.Sprintf(`{"block":%q}`, file)) }()
+	for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan plugins.Answer, 1)
+	go func() { second <- k.(plugins.Concurrent).Answer(ctx, batch(`{"block":""}`).At(0)) }()
+	time.Sleep(100 * time.Millisecond) // it is sent
+	cancel()
+	time.Sleep(100 * time.Millisecond) // so is this
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-first; a.Verdict != plugins.Lines {
+		t.Error(show(a))
+	}
+	select {
+	case a := <-second: // complete, if it was faster
+		if got := show(a); got != "fail batch asyncio.CancelledError: the record's task was canceled" && a.Verdict != plugins.Lines {
+			t.Error(got)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the record was never answered")
+	}
+	if a := ask(t, k, `{"block":""}`); a.Verdict != plugins.Lines {
+		t.Errorf("afterwards: %s", show(a))
+	}
 }

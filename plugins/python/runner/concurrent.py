@@ -123,7 +123,8 @@ class Concurrent:
             memory, number = self.program.arena.memory, request["batch"]
             line, *files = [bytes(memory[at:at + size]) for at, size in [request["data"], *request.get("files", ())]]
             files = dict(zip(request.get("fetched", ()), files))
-            self.tasks[number] = self.loop.create_task(self.compute(number, line, files))
+            self.tasks[number] = task = self.loop.create_task(self.compute(number, line, files))
+            task.add_done_callback(lambda _: self.ended(number))
         elif kind == "cancel":
             task = self.tasks.get(request["batch"])
             if task is not None:
@@ -185,6 +186,11 @@ class Concurrent:
         if figures:
             answer["figures"] = figures
         self.answer({"number": number, **answer}, size)
+
+    def ended(self, number):
+        """Answer for a task that has not: one that is cancelled before its first step never runs."""
+        if self.tasks.pop(number, None) is not None:
+            self.answer({"number": number, "verdict": FAILED, "given_up": True}, 0)
 
     def answer(self, answer, size):
         """Send an answer, together with the others of this turn of the loop."""
