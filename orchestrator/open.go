@@ -88,7 +88,7 @@ func (s *slotRun) socketDir() (string, error) {
 
 // ready records that the slot's kernel is open, and which files it has loaded.
 func (s *slotRun) ready(sources []wire.Source, started time.Time) *fault.Error {
-	if e := s.checkSources(sources); e != nil {
+	if e := cmp.Or(s.job.sources.noteWritten(false), s.checkSources(sources)); e != nil {
 		return e
 	}
 	s.opened = true

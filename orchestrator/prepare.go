@@ -47,6 +47,7 @@ type prepared struct {
 	created time.Time // when the job was created; zero for a stream
 	asked   bool      // the kernel has described itself
 	files   []string  // the kernel's
+	data    []string  // those of them that are not code
 	// programs are those files as the fingerprint has read them.
 	programs []wire.Program
 	// interpreter is the Python that runs the kernel, "" if none does.
@@ -207,7 +208,7 @@ func (p *prepared) askKernel(ctx context.Context) error {
 			p.config.Pool.describe(key, asked)
 		}
 	}
-	p.plan.Info, p.files, p.interpreter = KernelInfo(ready.Info), ready.Files, ready.Interpreter
+	p.plan.Info, p.files, p.data, p.interpreter = KernelInfo(ready.Info), ready.Files, ready.Data, ready.Interpreter
 	p.asked = err == nil
 	return unusable(err)
 }
@@ -229,6 +230,7 @@ func (p *prepared) compare() (err error) {
 	if p.earlier == nil {
 		return nil
 	}
+	p.print.Kernel.dropNew(p.earlier.manifest.Fingerprint.Kernel, p.data)
 	modules := currentModules(p.earlier.manifest.Fingerprint.Kernel.Modules)
 	p.print.Kernel.Modules = modules
 	now, touched := p.print, false

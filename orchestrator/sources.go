@@ -21,6 +21,49 @@ type sources struct {
 	*prepared
 	folder *folder
 	mu     sync.Mutex // guards print.Kernel, which grows as kernels load files
+	begun  bool       // there are results of this run
+}
+
+// A command may write to a file that it names, such as a log. Data that was not there when the
+// job began, or that changes before the first results, is such a file: results do not depend
+// on it, and a resume does not compare it.
+
+// noteWritten drops data that has changed since the kernel started. results reports that the
+// first results are about to be committed: from then on, a change is the user's.
+func (s *sources) noteWritten(results bool) *fault.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun {
+		return nil
+	}
+	s.begun = results
+	dropped := false
+	for _, was := range s.programs {
+		file := s.print.Kernel.file(was.Path)
+		if file == nil || !slices.Contains(s.data, was.Path) || filesum.State(was.Path) == was.State {
+			continue
+		}
+		if sum, _ := filesum.Program(was.Path); sum == was.Sum {
+			continue
+		}
+		s.print.Kernel.Files = slices.DeleteFunc(s.print.Kernel.Files, func(f filePrint) bool { return f.Path == was.Path })
+		s.emit(Notice{Text: fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path)})
+		dropped = true
+	}
+	if !dropped || !resumable(s.config) {
+		return nil
+	}
+	return fault.As(s.folder.save(s.manifest(s.created)))
+}
+
+// dropNew drops data that the same kernel did not have when the job began.
+func (k *kernelPrint) dropNew(old kernelPrint, data []string) {
+	if k.Name != old.Name {
+		return
+	}
+	k.Files = slices.DeleteFunc(k.Files, func(f filePrint) bool {
+		return slices.Contains(data, f.Path) && old.file(f.Path) == nil
+	})
 }
 
 // note records the files that a worker reports. A file that has changed since

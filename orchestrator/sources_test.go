@@ -258,3 +258,53 @@ func TestRetryUsesTheModulesOfNow(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
+
+// A file that a command writes itself is no code: the job resumes, and is found finished
+// afterwards, whether the file was there before or not. Another file that the command names
+// must not change.
+func TestFilesThatACommandWrites(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "of an earlier job\n"} {
+		for name, kernel := range map[string]string{"exec": "exec:tee -a log.txt", "step": "exec:tee -a log.txt → echo"} {
+			t.Run(fmt.Sprint(name, len(before)), func(t *testing.T) {
+				t.Parallel()
+				d := newJobDir(t, numbered(400))
+				if before != "" {
+					d.write("log.txt", before)
+					if err := os.Chmod(d.join("log.txt"), 0o644); err != nil { // no program
+						t.Fatal(err)
+					}
+				}
+				c := d.config(kernel)
+				c.Dir, c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = d.path, "cpu:1", 4, 20
+				for range 2 {
+					if r := interrupt(t, c, "chunk_done", 2); r.Pending == 0 {
+						t.Fatal("nothing is left to resume: this test shows nothing")
+					}
+				}
+				resumes(t, d, c)
+				if d.read("out.jsonl") != numbered(400) || !strings.HasPrefix(d.read("log.txt"), before) {
+					t.Error("the output is wrong")
+				}
+				if r := mustRun(t, d, c); r.Resumed != 400 {
+					t.Errorf("it is not found finished: %+v", r)
+				}
+			})
+		}
+	}
+}
+
+func TestDataOfACommandMustNotChange(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(400))
+	d.write("edit.txt", "s/id/id/\n")
+	if err := os.Chmod(d.join("edit.txt"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := d.config("exec:sed -u -f edit.txt")
+	c.Dir, c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = d.path, "cpu:1", 4, 20
+	_ = interrupt(t, c, "chunk_done", 2)
+	d.write("edit.txt", "s/id/di/\n")
+	_, err := run(t, c)
+	wantFault(t, err, fault.Conflict, d.join("edit.txt"))
+}

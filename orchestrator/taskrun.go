@@ -107,7 +107,7 @@ func (s *slotRun) note(ctx context.Context, message wire.Message) {
 // task if that one has ended.
 func (s *slotRun) finishTask(ctx context.Context, done wire.Done) (retired bool, err error) {
 	s.job.stall.answered.Store(true)
-	if e := s.checkSources(done.Sources); e != nil {
+	if e := cmp.Or(s.job.sources.noteWritten(true), s.checkSources(done.Sources)); e != nil {
 		t := s.current.task
 		s.current = nil
 		return s.handleLoss(ctx, &t, e, true)

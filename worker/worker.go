@@ -216,7 +216,7 @@ func (w *Worker) serve(ctx context.Context) {
 	if w.setup.DescribeOnly {
 		crash.Point("worker-describe")
 		w.host.close()
-		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.named.Files, Interpreter: w.host.interpreter()}})
+		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.named.Files, Data: w.host.named.Data, Interpreter: w.host.interpreter()}})
 		return
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)

@@ -150,6 +150,8 @@ type Ready struct {
 	Info Info `json:"info"`
 	// Files are the kernel's files, which its results depend on.
 	Files []string `json:"files,omitempty"`
+	// Data are those of Files that are not code.
+	Data []string `json:"data,omitempty"`
 	// Interpreter is the absolute path of the Python interpreter, empty if none is used.
 	Interpreter string `json:"interpreter,omitempty"`
 	// Sources are the user's files that the open kernel has loaded.
