@@ -25,31 +25,42 @@ type listener struct {
 const tcpListen = "0A"
 
 // listeners returns the sockets that take connections to the port.
-func listeners(port int) (found []listener, _ error) {
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		file, err := os.Open(name)
+func listeners(port int) (found []listener, err error) {
+	// Linux lists listening sockets before all others, of which there may be very many. Other
+	// kernels with Linux's interface may not.
+	for _, all := range []bool{false, true} {
+		for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			some, err := readListeners(name, port, all)
+			if err != nil && name == "/proc/net/tcp" { // there may be no IPv6
+				return nil, err
+			}
+			found = append(found, some...)
+		}
+		if len(found) > 0 {
+			break
+		}
+	}
+	return found, nil
+}
+
+// readListeners reads a list of sockets, up to the first that does not listen unless all is
+// true.
+func readListeners(name string, port int, all bool) (found []listener, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
+		fields := strings.Fields(lines.Text())
 		switch {
-		case err != nil && name == "/proc/net/tcp":
-			return nil, err
-		case err != nil:
-			return found, nil // without IPv6
+		case len(fields) < 10 || fields[3] == "st":
+		case fields[3] == tcpListen && takes(fields[1], port):
+			found = append(found, listener{inode: fields[9], uid: fields[7]})
+		case fields[3] != tcpListen && !all:
+			return found, nil
 		}
-		before := len(found)
-		for lines := bufio.NewScanner(file); lines.Scan(); {
-			// sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
-			fields := strings.Fields(lines.Text())
-			if len(fields) < 10 {
-				continue
-			}
-			if fields[3] == tcpListen {
-				if takes(fields[1], port) {
-					found = append(found, listener{inode: fields[9], uid: fields[7]})
-				}
-			} else if len(found) > before && fields[3] != "st" {
-				break // listening sockets come first, and there may be very many others
-			}
-		}
-		_ = file.Close()
 	}
 	return found, nil
 }

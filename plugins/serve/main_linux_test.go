@@ -52,6 +52,8 @@ func modelServer(role, where string) {
 	switch name, argument, _ := strings.Cut(role, " "); name {
 	case "socket":
 		network, address = "unix", where
+	case "all addresses":
+		address = ":" + where // of both IP versions
 	case "never":
 		fmt.Println("loading for ever")
 		time.Sleep(time.Hour)

@@ -57,7 +57,7 @@ func TestContract(t *testing.T) {
 // The server gets a place and the number of its GPUs, is ready in the way that it shows,
 // and names its model.
 func TestServers(t *testing.T) {
-	for _, role := range []string{"good", "socket", "without /health", "slow start", "taken " + filepath.Join(t.TempDir(), "once")} {
+	for _, role := range []string{"good", "socket", "all addresses", "without /health", "slow start", "taken " + filepath.Join(t.TempDir(), "once")} {
 		k := open(t, role, template)
 		if a := ask(t, k, "hello"); a.Verdict != plugins.Lines || string(a.Lines[0]) != `{"text":"hello","answer":"tiny: hello"}` {
 			t.Errorf("%s: %+v", role, a)
