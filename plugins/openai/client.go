@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/congestion"
@@ -29,8 +28,7 @@ type client struct {
 	http    *http.Client
 	limiter *limiter
 	outage  outage
-	refusal atomic.Pointer[string] // what the server said when it last asked to slow down
-	post    *http.Request          // what all requests for records have in common
+	post    *http.Request // what all requests for records have in common
 }
 
 func newClient(s *settings) *client {
@@ -59,20 +57,24 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	}
 	began := time.Now()
 	place, err := c.limiter.acquire(ctx)
+	var pause *held
 	switch {
-	case errors.Is(err, errHeld):
-		return reply{}, answer(c.pauses())
+	case errors.As(err, &pause):
+		return reply{}, answer(c.pauses(pause))
 	case err != nil: // the request was never sent: this does not count as an attempt
 		return reply{}, answer(plugins.TryLater(0, ""))
 	case isLate(ctx, began):
-		c.limiter.release(place, congestion.Other, 0)
+		c.limiter.release(place, congestion.Other, 0, "")
 		return reply{}, answer(plugins.TryLater(0, ""))
 	}
 	got, instead, seen, after := c.exchange(ctx, r)
-	c.limiter.release(place, seen.Outcome, after)
+	refusal := ""
 	if seen.Outcome == congestion.Refused {
-		c.refusal.Store(&instead.Message)
-		if stop := c.refusesAll(); stop != nil {
+		refusal = instead.Message
+	}
+	c.limiter.release(place, seen.Outcome, after, refusal)
+	if seen.Outcome == congestion.Refused {
+		if stop := c.refusesAll(refusal); stop != nil {
 			return reply{}, stop
 		}
 	}

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,8 @@ type limiter struct {
 	mu       sync.Mutex
 	window   congestion.Window
 	inFlight int
-	waiting  []chan struct{}
+	waiting  []chan struct{} // for room; empty while the window pauses
+	refusal  string          // what the server said when it last asked to slow down
 	now      func() time.Time
 }
 
@@ -26,13 +26,18 @@ func newLimiter(most int) *limiter {
 // ticket is a request's permission to be in flight.
 type ticket struct{ round int }
 
-// errHeld says that no request may start for a long time.
-var errHeld = errors.New("the server refuses requests for now")
+// held says that no request may start for a long time.
+type held struct {
+	pause   time.Duration
+	refusal string
+}
+
+func (h *held) Error() string { return "the server refuses requests for now: " + h.refusal }
 
 // longHold is the longest pause that a request waits for in the limiter.
 const longHold = 5 * time.Second
 
-// acquire waits until another request may start. The error is errHeld, or that of ctx.
+// acquire waits until another request may start. The error is a *held, or that of ctx.
 func (l *limiter) acquire(ctx context.Context) (ticket, error) {
 	for {
 		l.mu.Lock()
@@ -44,8 +49,9 @@ func (l *limiter) acquire(ctx context.Context) (ticket, error) {
 			return t, nil
 		}
 		if wait > longHold {
+			err := &held{wait, l.refusal}
 			l.mu.Unlock()
-			return ticket{}, errHeld
+			return ticket{}, err
 		}
 		var room chan struct{}
 		var timer <-chan time.Time
@@ -76,20 +82,17 @@ func (l *limiter) leave(room chan struct{}) {
 	l.wake()
 }
 
-// release ends a request. after is how long the server asks to wait, 0 if it does not say.
-func (l *limiter) release(t ticket, o congestion.Outcome, after time.Duration) {
+// release ends a request. If the server refused it, after is how long it asks to wait, 0 if it
+// does not say, and refusal what it said.
+func (l *limiter) release(t ticket, o congestion.Outcome, after time.Duration, refusal string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
+	if o == congestion.Refused {
+		l.refusal = refusal
+	}
 	l.window.Ended(t.round, o, after, l.now())
 	l.wake()
-}
-
-// pause returns how long no request may start.
-func (l *limiter) pause() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.window.Pause(l.now())
 }
 
 // refuses returns how often in a row, and for how long, the server has refused requests.
@@ -99,9 +102,14 @@ func (l *limiter) refuses() (times int, long time.Duration) {
 	return l.window.Refusals(l.now())
 }
 
-// wake lets as many requests try again as there is room for. The caller must hold l.mu.
+// wake lets as many requests try again as there is room for, or all of them if the window
+// pauses: no request in flight may be left to wake them afterwards. The caller must hold l.mu.
 func (l *limiter) wake() {
-	for room := l.window.Limit() - l.inFlight; room > 0 && len(l.waiting) > 0; room-- {
+	room := l.window.Limit() - l.inFlight
+	if l.window.Pause(l.now()) > 0 {
+		room = len(l.waiting)
+	}
+	for ; room > 0 && len(l.waiting) > 0; room-- {
 		close(l.waiting[0])
 		l.waiting = l.waiting[1:]
 	}

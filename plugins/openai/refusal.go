@@ -12,16 +12,15 @@ import (
 const manyRefusals = 8
 
 // pauses is the answer for a record while nothing is sent for a long time.
-func (c *client) pauses() plugins.Answer {
-	wait := c.limiter.pause()
-	return plugins.TryLater(max(wait, 10*time.Millisecond), "%s refuses requests for now (%s); the next one follows in %s", c.base, *c.refusal.Load(), max(wait, time.Second).Round(time.Second))
+func (c *client) pauses(h *held) plugins.Answer {
+	return plugins.TryLater(h.pause, "%s refuses requests for now (%s); the next one follows in %s", c.base, h.refusal, h.pause.Round(time.Second))
 }
 
 // refusesAll returns the answer that stops the job if the server has refused everything for
 // too long: the rate limit may be that of a day, or the account may be empty.
-func (c *client) refusesAll() *plugins.Answer {
+func (c *client) refusesAll(refusal string) *plugins.Answer {
 	if refusals, long := c.limiter.refuses(); refusals < manyRefusals || long < c.maxOutage {
 		return nil
 	}
-	return answer(plugins.FailedBy(plugins.Stop(fmt.Errorf("%s has refused every request for %s: %s", c.base, c.maxOutage, *c.refusal.Load()))))
+	return answer(plugins.FailedBy(plugins.Stop(fmt.Errorf("%s has refused every request for %s: %s", c.base, c.maxOutage, refusal))))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -69,5 +70,16 @@ func TestRefusesAll(t *testing.T) {
 	}
 	if requests.Load() != manyRefusals {
 		t.Errorf("%d requests were sent", requests.Load())
+	}
+}
+
+// A record that meets a pause learns its reason, even if the refused request has just ended.
+func TestPauseHasItsReason(t *testing.T) {
+	url, _ := refusingServer(t, "")
+	k := open(t, url, `{"model":"m","prompt":"{text}"}`)
+	place, _ := k.client.limiter.acquire(t.Context())
+	k.client.limiter.release(place, congestion.Refused, time.Hour, "slow down")
+	if a := ask(t, k, `{"text":"x"}`); a.Verdict != plugins.Later || !strings.Contains(a.Message, "(slow down)") {
+		t.Errorf("%+v", a)
 	}
 }
