@@ -19,6 +19,7 @@ import (
 	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
+	"github.com/gpurun/gpurun/internal/keepalive"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -35,9 +36,11 @@ func newClient(s *settings) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, s.Concurrency
 	transport.MaxConnsPerHost = s.Concurrency + 2 // pings need no turn
+	transport.DisableKeepAlives = !s.KeepAlive
 	if s.server != nil && s.server.Dial != nil {
 		transport.DialContext = s.server.Dial
 	}
+	transport.DialContext = keepalive.Dialer(transport.DialContext)
 	c := &client{settings: s, limiter: newLimiter(s.Concurrency), outage: outage{asking: make(chan struct{}, 1)}, http: &http.Client{
 		Transport: transport,
 		// A server that redirects is the wrong one. Following it could send the key and
@@ -157,6 +160,7 @@ const jsonType = "application/json"
 var errTooLarge = errors.New("the server's answer is too large")
 
 func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []byte, error) {
+	ctx, last := keepalive.Trace(ctx)
 	req := c.post.WithContext(ctx) // the transport does not change the header
 	var valid lease
 	defer valid.end()
@@ -168,6 +172,9 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 		return nil, nil, err
 	}
 	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		last() // a gateway may give up before the server behind it answers after all
+	}
 	if response.ContentLength > c.MaxBody {
 		return nil, nil, c.tooLarge()
 	}

@@ -69,6 +69,8 @@ type Options struct {
 	Headers map[string]string `json:"headers"`
 	// MaxBody is the largest answer in bytes.
 	MaxBody int64 `json:"max_body"`
+	// KeepAlive is whether requests may follow each other on a connection.
+	KeepAlive bool `json:"keep_alive"`
 }
 
 // settings are options that have been checked.
@@ -94,7 +96,7 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	}
 	s := settings{Options: Options{
 		Endpoint: Chat, Concurrency: defaultConcurrency, Timeout: defaultTimeout.Seconds(), MaxOutage: defaultMaxOutage.Seconds(),
-		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody,
+		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody, KeepAlive: true,
 	}, server: server}
 	if server != nil {
 		// A key of the environment is for a service: the caller's server gets one only if

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/keepalive"
 )
 
 // web fetches URLs.
@@ -36,7 +37,7 @@ func newWeb(o Options) *web {
 	}
 	return &web{
 		transport: &http.Transport{
-			DialContext: dialer.DialContext, Proxy: proxy, ForceAttemptHTTP2: true,
+			DialContext: keepalive.Dialer(dialer.DialContext), Proxy: proxy, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: o.limits.connect, ResponseHeaderTimeout: o.limits.firstByte,
 			MaxIdleConns: o.Concurrency, MaxIdleConnsPerHost: o.PerHost, IdleConnTimeout: 30 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
@@ -118,7 +119,8 @@ func (w *web) request(i *Item, t *timing, u *url.URL) (*url.URL, attempt) {
 	defer leave()
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	defer cancel(nil)
-	request := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: headers(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	requestCtx, last := keepalive.Trace(ctx)
+	request := (&http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: headers(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(requestCtx)
 	if user := u.User; user != nil {
 		password, _ := user.Password()
 		request.SetBasicAuth(user.Username(), password)
@@ -128,6 +130,9 @@ func (w *web) request(i *Item, t *timing, u *url.URL) (*url.URL, attempt) {
 		return nil, broken(ctx, u, err)
 	}
 	defer response.Body.Close()
+	if response.StatusCode >= http.StatusBadRequest {
+		last() // the file may follow an error
+	}
 	stop := t.watch(cancel)
 	defer stop()
 	body := &watched{response.Body, t}

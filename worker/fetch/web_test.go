@@ -351,3 +351,35 @@ func TestRefusedConnection(t *testing.T) {
 		t.Errorf("%v after %d retries", failure, item.Retries())
 	}
 }
+
+// What a host sends after a file is never taken for the next file.
+func TestBytesAfterAFileCloseTheConnection(t *testing.T) {
+	sent := make(chan struct{})
+	server, permit := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, in, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		send := func(text string) {
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text)
+		}
+		for ; err == nil; r, err = http.ReadRequest(in.Reader) {
+			send(r.URL.Path)
+			sent <- struct{}{} // the file is complete
+			send("/surplus")
+			sent <- struct{}{}
+		}
+	})
+	f := open(t, Options{permit: permit})
+	for i := range 300 {
+		want, got := fmt.Sprint("/", i), make(chan string)
+		go func() { got <- get(t, f, server.URL+want) }()
+		<-sent
+		if text := <-got; text != want {
+			t.Fatalf("%s is %q", want, text)
+		}
+		<-sent
+	}
+}
