@@ -28,7 +28,8 @@ type Control struct {
 type Phase string
 
 // The phases of a job, and the additional phases of a worker: opening its kernel,
-// computing, waiting for files that are fetched, waiting for work, lost and not replaced.
+// computing, waiting for files that are fetched, held back by a server, waiting for work, lost
+// and not replaced.
 const (
 	PhasePreparing Phase = "preparing"
 	PhaseRunning   Phase = "running"
@@ -39,9 +40,48 @@ const (
 	PhaseOpening   Phase = "opening"
 	PhaseComputing Phase = "computing"
 	PhaseFetching  Phase = "fetching"
+	PhaseHeld      Phase = "held"
 	PhaseWaiting   Phase = "waiting"
 	PhaseRetired   Phase = "retired"
 )
+
+// Awaits is what keeps a worker's kernel from computing: the files of the next records, or a
+// server that cannot be reached or asks for a pause.
+type Awaits = wire.Awaits
+
+// What a kernel may wait for.
+const (
+	AwaitsFiles  = wire.AwaitsFiles
+	AwaitsServer = wire.AwaitsServer
+)
+
+// PhaseOf returns the phase of a worker with records to compute.
+func PhaseOf(awaits Awaits) Phase {
+	switch awaits {
+	case AwaitsFiles:
+		return PhaseFetching
+	case AwaitsServer:
+		return PhaseHeld
+	}
+	return PhaseComputing
+}
+
+// HasRecords reports whether a worker in this phase has records to compute.
+func (p Phase) HasRecords() bool {
+	return p == PhaseComputing || p == PhaseFetching || p == PhaseHeld
+}
+
+// AllIn reports whether every worker that is not lost is in this phase.
+func (s Snapshot) AllIn(p Phase) bool {
+	found := false
+	for _, w := range s.Workers {
+		if w.Phase != p && w.Phase != PhaseRetired {
+			return false
+		}
+		found = found || w.Phase == p
+	}
+	return found
+}
 
 // Snapshot is a job's state at one moment. It is a value: nothing in it changes.
 type Snapshot struct {
@@ -283,10 +323,8 @@ func (m *member) snapshot(paused bool) WorkerSnapshot {
 		w.Phase = PhaseOpening
 	case m.pace == 0: // its device is too hot
 		w.Phase = PhasePaused
-	case m.size > 0 && m.fetching:
-		w.Phase = PhaseFetching
 	case m.size > 0:
-		w.Phase = PhaseComputing
+		w.Phase = PhaseOf(m.awaits)
 	case paused:
 		w.Phase = PhasePaused
 	}

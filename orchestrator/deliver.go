@@ -22,7 +22,7 @@ func (s *slotRun) progress(p wire.Progress) {
 	s.job.emit(Progress{
 		Slot: s.slot.Number, Device: s.slot.Name, Chunk: s.current.done, Records: s.current.chunk.Records,
 		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(s.current.done),
-		Held: s.heldRecords(), Computed: s.job.fleet.computed(s.slot), Fetching: p.Fetching,
+		Held: s.heldRecords(), Computed: s.job.fleet.computed(s.slot), Awaits: p.Awaits,
 		Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Usage: s.job.figures.All(), Latency: p.Latency,
 	})
 	s.job.checkFailures()

@@ -102,8 +102,8 @@ type Progress struct {
 	// one by one has them.
 	Held     int64 `json:"held,omitempty"`
 	Computed int64 `json:"computed,omitempty"`
-	// Fetching: the kernel has no work, because the files of the next records have not arrived.
-	Fetching bool `json:"fetching,omitempty"`
+	// Awaits is what keeps the kernel from computing: AwaitsFiles, AwaitsServer, or nothing.
+	Awaits Awaits `json:"awaits,omitempty"`
 	// Total is the number of records; -1 until a stream has ended. Estimate is then about how
 	// many there are, if the sizes of the input files allow that.
 	Total    int64 `json:"total"`

@@ -333,7 +333,7 @@ func TestStopDoesNotWaitForFiles(t *testing.T) {
 		c := d.fetching(kernel)
 		c.Control = new(orchestrator.Control)
 		c.Display.OnEvent = func(event orchestrator.Event) {
-			if e, ok := event.(orchestrator.Progress); ok && e.Fetching {
+			if e, ok := event.(orchestrator.Progress); ok && e.Awaits == orchestrator.AwaitsFiles {
 				if w := c.Control.Snapshot().Workers; w[e.Slot].Phase == orchestrator.PhaseFetching {
 					told = true
 					cancel()

@@ -46,7 +46,7 @@ type member struct {
 	busyBefore  time.Duration // the same for earlier workers
 	load        time.Duration // how long its kernel took to open
 	tuning      bool          // its worker is searching for its batch size
-	fetching    bool          // its kernel waits for files
+	awaits      Awaits        // what its kernel waits for
 
 	size     int64          // of its current chunk; 0 for none
 	done     int64          // records of that chunk
@@ -113,7 +113,7 @@ func (f *fleet) exited(slot Slot, cpu time.Duration) {
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.worker, m.size, m.done, m.computed = nil, 0, 0, m.report.Records
-	m.busyBefore, m.busy, m.tuning, m.fetching = m.busyBefore+m.busy, 0, false, false
+	m.busyBefore, m.busy, m.tuning, m.awaits = m.busyBefore+m.busy, 0, false, ""
 	m.report.CPU += cpu
 	m.report.rest(time.Now())
 }

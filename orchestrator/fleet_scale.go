@@ -58,7 +58,7 @@ func (f *fleet) measured(slot Slot, p wire.Progress) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
-	m.busy, m.tuning, m.fetching = p.Busy, p.Tuning, p.Fetching
+	m.busy, m.tuning, m.awaits = p.Busy, p.Tuning, p.Awaits
 	if f.oneByOne {
 		m.report.Records = m.computed + p.Computed
 	}
@@ -71,7 +71,7 @@ func (f *fleet) measured(slot Slot, p wire.Progress) {
 func (f *fleet) fetches(slot Slot) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.members[slot.Number].fetching
+	return f.members[slot.Number].awaits == AwaitsFiles
 }
 
 // isReady reports whether a slot has an open kernel.

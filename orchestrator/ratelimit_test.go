@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins/openai/openaitest"
 )
@@ -82,4 +84,30 @@ func TestRateLimit(t *testing.T) {
 		t.Errorf("%d requests for %d records", s.Total(), n)
 	}
 	t.Logf("%d requests for %d records", s.Total(), n)
+}
+
+// While a server asks for a long pause, the worker is shown as held back, not as computing.
+func TestPauseOfAServerIsShown(t *testing.T) {
+	t.Parallel()
+	s := serverFor(t, openaitest.Options{Trouble: func(number, _ int) openaitest.Trouble {
+		if number == 5 {
+			return openaitest.Trouble{Status: 429, RetryAfter: "1000000"}
+		}
+		return openaitest.Trouble{}
+	}})
+	_, c := requestsJob(t, s, batchRequests(100), 4)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c.Control = new(orchestrator.Control)
+	shown := false
+	c.Display.OnEvent = func(event orchestrator.Event) {
+		if e, ok := event.(orchestrator.Progress); ok && e.Awaits == orchestrator.AwaitsServer {
+			shown = shown || c.Control.Snapshot().AllIn(orchestrator.PhaseHeld)
+			cancel()
+		}
+	}
+	_, err := runContext(t, ctx, c)
+	if !shown || fault.KindOf(err) != fault.Canceled {
+		t.Errorf("shown: %v, %v", shown, err)
+	}
 }

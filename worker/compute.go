@@ -204,7 +204,7 @@ func (c *computing) step(stopping bool) error {
 		expired = c.watch(time.Until(c.headSince.Add(limit)))
 	}
 	var fetching <-chan time.Time
-	if batches != nil && len(c.flight) == 0 && run.reader.fetch != nil && !c.worker.fetching.Load() {
+	if batches != nil && len(c.flight) == 0 && run.reader.fetch != nil && c.worker.awaited() == "" {
 		timer := time.NewTimer(fetchShown)
 		defer timer.Stop()
 		fetching = timer.C
@@ -215,7 +215,7 @@ func (c *computing) step(stopping bool) error {
 		if len(c.flight) == 0 {
 			run.stats.Input += time.Since(waiting)
 		}
-		run.out.awaits(false)
+		run.out.awaits("")
 		return c.submit(run, batch, ok)
 	case assign, more := <-assigned:
 		return c.beginNext(assign, more)
@@ -227,7 +227,7 @@ func (c *computing) step(stopping bool) error {
 		return nil
 	case <-fetching:
 		run.stats.Input += time.Since(waiting)
-		run.out.awaits(true)
+		run.out.awaits(wire.AwaitsFiles)
 		return nil
 	case <-c.worker.pace.wake: // a stop request or a new pace
 		return nil

@@ -186,8 +186,12 @@ func (c *concurrent) countBusy() {
 		c.lanes[0].run.addBusy(now.Sub(c.busyFrom))
 	}
 	c.busy, c.busyFrom = len(c.flights) > 0, now
-	if c.busy && len(c.lanes) > 0 {
-		c.lanes[0].run.out.awaits(false)
+	switch {
+	case len(c.lanes) == 0:
+	case c.holding:
+		c.lanes[0].run.out.awaits(wire.AwaitsServer)
+	case c.busy:
+		c.lanes[0].run.out.awaits("")
 	}
 }
 
@@ -234,8 +238,8 @@ func (c *concurrent) step() (more bool, err error) {
 		for _, l := range c.lanes {
 			l.run.out.catchUp()
 		}
-		if len(c.flights) == 0 && len(c.fetching) > 0 && len(c.lanes) > 0 && time.Since(waited) >= fetchShown {
-			c.lanes[0].run.out.awaits(true)
+		if !c.holding && len(c.flights) == 0 && len(c.fetching) > 0 && len(c.lanes) > 0 && time.Since(waited) >= fetchShown {
+			c.lanes[0].run.out.awaits(wire.AwaitsFiles)
 		}
 		if list := c.worker.host.takeWarnings(); len(list) > 0 {
 			c.worker.send(wire.Message{Warned: &wire.Warned{Warnings: list}})

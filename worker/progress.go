@@ -30,7 +30,7 @@ func (p *partWriter) report(message wire.Progress) {
 	s.at, s.told = time.Now(), s.computed
 	message.Chunk, message.Counts, message.Ahead = p.id, s.written, max(0, s.computed-s.written.Records)
 	message.Memory, message.Busy, message.Tuning = p.worker.host.memory(), time.Duration(p.worker.busy.Load()), p.worker.sizes.tuning()
-	message.Computed, message.Fetching = p.worker.computed.Load(), p.worker.fetching.Load()
+	message.Computed, message.Awaits = p.worker.computed.Load(), p.worker.awaited()
 	p.worker.send(wire.Message{Progress: &message})
 }
 
@@ -68,11 +68,18 @@ func (p *partWriter) catchUp() {
 // fetchShown is how long the kernel must have waited for files before that is reported.
 const fetchShown = 500 * time.Millisecond
 
-// awaits reports that the kernel waits for files, or that it no longer does.
-func (p *partWriter) awaits(files bool) {
-	if p.worker.fetching.Swap(files) == files {
+// awaited returns what the kernel waits for, as last reported.
+func (w *Worker) awaited() wire.Awaits {
+	what, _ := w.awaits.Load().(wire.Awaits)
+	return what
+}
+
+// awaits reports what the kernel waits for, or that it no longer does.
+func (p *partWriter) awaits(what wire.Awaits) {
+	if p.worker.awaited() == what {
 		return
 	}
+	p.worker.awaits.Store(what)
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	p.report(wire.Progress{})

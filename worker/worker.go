@@ -57,7 +57,7 @@ type Worker struct {
 	sharing        atomic.Bool  // added workers share the device's memory
 	busy           atomic.Int64 // how long the kernel has had work
 	computed       atomic.Int64 // records that a concurrent kernel has computed
-	fetching       atomic.Bool  // the kernel has no work, because files have not arrived
+	awaits         atomic.Value // the wire.Awaits of the last report; empty at first
 	pace           *pacer
 	computing      computing
 	assigned       chan wire.Assign

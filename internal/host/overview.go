@@ -136,7 +136,7 @@ func (g *GPU) addWorker(w orchestrator.WorkerSnapshot) {
 		return
 	}
 	g.Slots++
-	if w.Phase == orchestrator.PhaseComputing || w.Phase == orchestrator.PhaseFetching {
+	if w.Phase.HasRecords() {
 		g.Active++
 	}
 }

@@ -109,7 +109,7 @@ func (s *state) line(now time.Time) string {
 func (s *state) workersText(now time.Time) string {
 	counts := s.phases(now)
 	var parts []string
-	for _, p := range []phase{computing, fetching, opening, ready, waiting, restarting, lost, yielded} {
+	for _, p := range []phase{computing, fetching, held, opening, ready, waiting, restarting, lost, yielded} {
 		if counts[p] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[p], p))
 		}

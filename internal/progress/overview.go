@@ -130,27 +130,14 @@ func jobRow(job jobs.Status) []string {
 	rest := ""
 	switch remaining := total - reached; {
 	case s.Phase != orchestrator.PhaseRunning:
-	case allPause(s):
+	case s.AllIn(orchestrator.PhasePaused):
 		rest = "paused by heat"
+	case s.AllIn(orchestrator.PhaseHeld):
+		rest = string(held)
 	case total >= 0 && s.Rate > 0 && remaining > 0:
 		rest = "ETA " + etaText(time.Duration(min(float64(remaining)/s.Rate, longest.Seconds())*float64(time.Second)))
 	}
 	return []string{name, string(s.Phase), share, done, rateText(s.Rate), rest, devicesText(s), filepath.Base(job.Job.Output)}
-}
-
-// allPause reports whether every remaining worker waits for its device to cool down.
-func allPause(s orchestrator.Snapshot) bool {
-	pause := false
-	for _, w := range s.Workers {
-		switch w.Phase {
-		case orchestrator.PhaseRetired:
-		case orchestrator.PhasePaused:
-			pause = true
-		default:
-			return false
-		}
-	}
-	return pause
 }
 
 func devicesText(s orchestrator.Snapshot) string {

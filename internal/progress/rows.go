@@ -214,6 +214,8 @@ func (s *state) totalRow(now time.Time) row {
 		r.status = "stopping"
 	case s.paused():
 		r.status = "paused"
+	case s.held(now):
+		r.status = string(held)
 	case known:
 		r.status = "ETA " + etaText(eta)
 	}

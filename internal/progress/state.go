@@ -42,7 +42,7 @@ type slotState struct {
 	first  int64 // record of that chunk
 	again  int64 // records that its lost worker had computed, which are computed again
 
-	fetching bool  // its kernel waits for files
+	awaits   orchestrator.Awaits
 	computed int64 // records in this run, if the kernel computes records one by one
 }
 
@@ -64,6 +64,7 @@ const (
 	ready      phase = "ready"
 	computing  phase = "computing"
 	fetching   phase = "fetching files" // shown of a worker that computes, if its kernel waits for them
+	held       phase = "waiting for the server"
 	restarting phase = "restarting"
 	lost       phase = "lost"
 	yielded    phase = "yielded" // exited to free memory for the other workers on its device
@@ -123,7 +124,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 		s.measure(slot.device, now)
 	case orchestrator.Progress:
 		slot := s.slot(e.Slot)
-		slot.done, slot.computed, slot.fetching = e.Chunk.Records, e.Computed, e.Fetching
+		slot.done, slot.computed, slot.awaits = e.Chunk.Records, e.Computed, e.Awaits
 		slot.hold(e.Held, e.Chunk.Records+e.Ahead)
 		s.job, s.answers, s.total, s.estimate = e.Job, e.Answers, e.Total, e.Estimate
 		s.use(e.Usage, now)
@@ -217,7 +218,7 @@ func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
 		next, slot.again = lost, 0 // other workers compute them
 	}
 	s.enter(e.Slot, next, now)
-	slot.done, slot.size, slot.fetching = 0, 0, false
+	slot.done, slot.size, slot.awaits = 0, 0, ""
 }
 
 // hold sets how many records of all its chunks the slot has computed. Only the worker of a
@@ -307,6 +308,12 @@ func (s *state) paused() bool {
 	return waits
 }
 
+// held reports whether every worker that is not lost waits for a server.
+func (s *state) held(now time.Time) bool {
+	counts := s.phases(now)
+	return counts[held] > 0 && counts[held]+counts[lost]+counts[yielded] == len(s.slots)
+}
+
 // size returns how many records there are, or -1 if that is unknown. about means that it is
 // an estimate.
 func (s *state) size() (records int64, about bool) {
@@ -320,7 +327,7 @@ func (s *state) size() (records int64, about bool) {
 func (s *state) eta(now time.Time) (time.Duration, bool) {
 	size, _ := s.size()
 	rate, rest := s.rate(now), size-s.done()
-	if s.end != nil || s.paused() || size < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
+	if s.end != nil || s.paused() || s.held(now) || size < 0 || rest <= 0 || rate <= 0 || !s.pace.settled(now) {
 		return 0, false
 	}
 	return time.Duration(min(float64(rest)/rate, longest.Seconds()) * float64(time.Second)), true
@@ -357,7 +364,7 @@ func (s *state) phaseOf(d *deviceState, now time.Time) (phase, int) {
 	for _, i := range d.slots {
 		counts[s.slots[i].shown(now)]++
 	}
-	for _, p := range []phase{computing, fetching, opening, restarting, lost, ready, yielded} {
+	for _, p := range []phase{computing, fetching, held, opening, restarting, lost, ready, yielded} {
 		if counts[p] > 0 {
 			return p, counts[p]
 		}
@@ -371,10 +378,16 @@ func (s *slotState) shown(now time.Time) phase {
 	if s.phase == ready && s.size > 0 && now.Sub(s.since) < between {
 		shown = computing
 	}
-	if shown == computing && s.fetching {
-		return fetching
+	if shown != computing {
+		return shown
 	}
-	return shown
+	switch s.awaits {
+	case orchestrator.AwaitsFiles:
+		return fetching
+	case orchestrator.AwaitsServer:
+		return held
+	}
+	return computing
 }
 
 // phases counts the slots in each phase.

@@ -163,13 +163,31 @@ func TestStateFetching(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}},
 		orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.ChunkStarted{Slot: 1, Records: 1000},
-		orchestrator.Progress{Slot: 1, Records: 1000, Total: 10_000, Fetching: true}, orchestrator.ChunkStarted{Slot: 1, Records: 1000})
+		orchestrator.Progress{Slot: 1, Records: 1000, Total: 10_000, Awaits: orchestrator.AwaitsFiles}, orchestrator.ChunkStarted{Slot: 1, Records: 1000})
 	s.line("0 of 10,000 records (0.0 %), 2 workers: 1 computing, 1 fetching files")
 	if status := s.state.deviceRow(s.state.devices[1], s.now).status; status != "fetching files" {
 		t.Errorf("status %q", status)
 	}
 	s.at(1, progressed(1, counts(0, 0), counts(0, 0), 10_000))
 	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 computing")
+}
+
+// A job whose workers all wait for a server has no ETA: its rate says nothing about the rest.
+func TestStateHeld(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("CPU %d", 1)}},
+		orchestrator.ChunkStarted{Slot: 0, Records: 10_000})
+	for second := 1; second <= 60; second++ {
+		s.at(float64(second), progressed(0, counts(int64(100*second), 0), counts(int64(100*second), 0), 10_000))
+	}
+	s.line("6,000 of 10,000 records (60.0 %), 100/s, ETA 40s, 1 worker: 1 computing")
+	held := progressed(0, counts(6000, 0), counts(6000, 0), 10_000)
+	held.Awaits = orchestrator.AwaitsServer
+	s.at(60, held)
+	s.line("6,000 of 10,000 records (60.0 %), 100/s, 1 worker: 1 waiting for the server")
+	if status := s.state.totalRow(s.now).status; status != "waiting for the server" {
+		t.Errorf("status %q", status)
+	}
 }
 
 // A finished job is shown with full bars and the figures of the report.

@@ -149,7 +149,7 @@ func (c *Collector) worker(event orchestrator.Event) {
 	case orchestrator.WorkerLost:
 		w := c.slot(e.Slot)
 		w.Lost++
-		w.PID, w.Records, w.Done, w.Phase, w.fetching = 0, 0, 0, orchestrator.PhaseWaiting, false
+		w.PID, w.Records, w.Done, w.Phase, w.awaits = 0, 0, 0, orchestrator.PhaseWaiting, ""
 		if e.Retired {
 			w.Phase = orchestrator.PhaseRetired
 		}
@@ -159,7 +159,7 @@ func (c *Collector) worker(event orchestrator.Event) {
 	case orchestrator.ChunkStarted:
 		w := c.slot(e.Slot)
 		w.First, w.Records, w.Done = e.First, e.Records, 0
-		w.compute(w.fetching)
+		w.compute(w.awaits)
 	}
 }
 
@@ -170,8 +170,8 @@ func (c *Collector) progress(e orchestrator.Progress) {
 	if c.view.Concurrency > 0 {
 		w.hold(e.Held, e.Chunk.Records+e.Ahead, e.Computed)
 	}
-	if w.computes() {
-		w.compute(e.Fetching)
+	if w.Phase.HasRecords() {
+		w.compute(e.Awaits)
 	}
 	c.addLatency(w, e.Latency)
 	c.use(e.Usage)
@@ -199,7 +199,7 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	v.Done, v.Answers, v.Total, v.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	switch {
-	case w.First != e.First && w.computes(): // it computes another one
+	case w.First != e.First && w.Phase.HasRecords(): // it computes another one
 	case e.Held > 0: // it continues behind those
 		w.First += e.Counts.Records
 	default:
@@ -275,17 +275,9 @@ func (c *Collector) point(now time.Time) point {
 	return p
 }
 
-// computes reports whether the worker has a chunk.
-func (w *Worker) computes() bool {
-	return w.Phase == orchestrator.PhaseComputing || w.Phase == orchestrator.PhaseFetching
-}
-
 // compute sets the phase of a worker with a chunk.
-func (w *Worker) compute(fetching bool) {
-	w.Phase, w.fetching = orchestrator.PhaseComputing, fetching
-	if fetching {
-		w.Phase = orchestrator.PhaseFetching
-	}
+func (w *Worker) compute(awaits orchestrator.Awaits) {
+	w.Phase, w.awaits = orchestrator.PhaseOf(awaits), awaits
 }
 
 // hold sets how many records of all its chunks are computed, and how many its kernel has
@@ -365,10 +357,25 @@ func (c *Collector) addRates(v *View, now time.Time) {
 	if total < 0 && v.Estimate > 0 {
 		total = v.Estimate
 	}
-	if v.Rate > 0 && total >= 0 && v.Phase == orchestrator.PhaseRunning {
+	if v.Rate > 0 && total >= 0 && v.Phase == orchestrator.PhaseRunning && !v.held() {
 		eta := float64(max(0, total-v.Reached())) / v.Rate
 		v.ETA = &eta
 	}
+}
+
+// held reports whether every worker that is not lost waits for a server.
+func (v *View) held() bool {
+	held := false
+	for _, w := range v.Workers {
+		switch w.Phase {
+		case orchestrator.PhaseHeld:
+			held = true
+		case orchestrator.PhaseRetired, PhaseLeft:
+		default:
+			return false
+		}
+	}
+	return held
 }
 
 // History returns the job's course so far.

@@ -100,7 +100,7 @@ type Worker struct {
 	Load time.Duration `json:"load_ns"`
 	Busy time.Duration `json:"busy_ns"`
 
-	fetching bool // its kernel waits for files
+	awaits orchestrator.Awaits // what its kernel waits for
 }
 
 // Device is one device of the job and its last sample, if it is a monitored GPU.

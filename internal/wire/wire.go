@@ -168,8 +168,8 @@ type Progress struct {
 	// Computed is how many records a concurrent kernel has computed since the worker was ready,
 	// or since the job was renewed. Imported answers do not count.
 	Computed int64 `json:"computed,omitempty"`
-	// Fetching: the kernel has no work, because the files of the next records have not arrived.
-	Fetching bool `json:"fetching,omitempty"`
+	// Awaits is what keeps the kernel from computing; empty if nothing does.
+	Awaits Awaits `json:"awaits,omitempty"`
 	// First is set once in a worker's life: the outcome of its first batch.
 	First *judge.First `json:"first,omitempty"`
 	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
@@ -194,6 +194,14 @@ type Search struct {
 	// the first batch.
 	First *judge.First `json:"first,omitempty"`
 }
+
+// Awaits is what keeps a kernel from computing.
+type Awaits string
+
+const (
+	AwaitsFiles  Awaits = "files"  // those of the next records have not arrived
+	AwaitsServer Awaits = "server" // the kernel can try no record for now; see Holding
+)
 
 // Holding reports that the kernel can try no record for now, or that it can again.
 type Holding struct {

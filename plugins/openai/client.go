@@ -77,7 +77,7 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	}
 	c.limiter.release(place, seen.Outcome, after, refusal)
 	if seen.Outcome == congestion.Refused {
-		if stop := c.refusesAll(refusal); stop != nil {
+		if stop := c.refusesAll(refusal, after); stop != nil {
 			return reply{}, stop
 		}
 	}
@@ -125,10 +125,10 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 	}
 	if retriable(response.StatusCode) {
 		seen = sight{congestion.Other, unavailable(response.StatusCode)}
-		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
+		after = min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.maxOutage)
+		if after > 0 || response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			seen.Outcome = congestion.Refused
 		}
-		after = retryAfter(response.Header.Get("Retry-After"), time.Now())
 		return reply{}, answer(plugins.RetryAfter(after, "%s", c.problem(response, body))), seen, after
 	}
 	if response.StatusCode != http.StatusOK {
@@ -330,12 +330,11 @@ func (c *client) distrusted(err error) error {
 
 // retryAfter reads a Retry-After header: seconds, or a date. It returns 0 if there is none.
 func retryAfter(text string, now time.Time) time.Duration {
-	const most = 10 * time.Minute
-	wait := time.Duration(0)
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 {
-		wait = time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
-	} else if date, err := http.ParseTime(text); err == nil {
-		wait = date.Sub(now)
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 {
+		return seconds(n)
 	}
-	return min(max(wait, 0), most)
+	if date, err := http.ParseTime(text); err == nil {
+		return max(0, date.Sub(now))
+	}
+	return 0
 }

@@ -83,3 +83,38 @@ func TestPauseHasItsReason(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// However long a server asks to wait, the job waits for max_outage at most. If the server then
+// refuses the next request too, the job stops.
+func TestRetryAfterIsLimitedByMaxOutage(t *testing.T) {
+	url, requests := refusingServer(t, "1000000")
+	k := open(t, url, `{"model":"m","prompt":"{text}","max_outage":5}`)
+	now := time.Now()
+	k.client.limiter.now = func() time.Time { return now }
+	if a := ask(t, k, `{"text":"first"}`); a.Verdict != plugins.Retry || a.After != 5*time.Second {
+		t.Fatalf("%+v", a)
+	}
+	if pause := k.client.limiter.window.Pause(now); pause != 5*time.Second {
+		t.Errorf("a pause of %s", pause)
+	}
+	now = now.Add(5 * time.Second)
+	if a := ask(t, k, `{"text":"second"}`); fault.KindOf(a.Err) != fault.Stopped || requests.Load() != 2 {
+		t.Errorf("after %d requests: %+v", requests.Load(), a)
+	}
+}
+
+// Whatever its status, an answer with Retry-After holds back all requests, as the worker does.
+func TestRetryAfterOfAnyStatusHoldsBackAll(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, `{"error":{"message":"restarting"}}`, http.StatusInternalServerError)
+	}))
+	t.Cleanup(s.Close)
+	k := open(t, s.URL, `{"model":"m","prompt":"{text}"}`)
+	if a := ask(t, k, `{"text":"first"}`); a.Verdict != plugins.Retry || a.After != time.Minute {
+		t.Fatalf("%+v", a)
+	}
+	if a := ask(t, k, `{"text":"second"}`); a.Verdict != plugins.Later {
+		t.Errorf("%+v", a)
+	}
+}
