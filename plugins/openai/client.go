@@ -331,7 +331,7 @@ func (c *client) distrusted(err error) error {
 // retryAfter reads a Retry-After header: seconds, or a date. It returns 0 if there is none.
 func retryAfter(text string, now time.Time) time.Duration {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 {
-		return seconds(n)
+		return Seconds(n)
 	}
 	if date, err := http.ParseTime(text); err == nil {
 		return max(0, date.Sub(now))

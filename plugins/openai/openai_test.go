@@ -179,6 +179,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"{}"}`, "{} is not the name of a member"},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"audio"}`, `endpoint "audio"`},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","concurrency":0}`, "concurrency 0"},
+		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","timeout":1e-10}`, "timeout 1e-10: use a number of seconds"},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","body":{"stream":true}}`, `body sets "stream"`},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"embeddings","system":"y"}`, "are for endpoint chat"},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","concurrency":"8"}`, "concurrency must be a whole number, not a string"},

@@ -122,7 +122,7 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	if s.endpoint, err = s.below(paths[s.Endpoint]); err != nil {
 		return settings{}, bad("%w", err)
 	}
-	s.timeout, s.maxOutage = seconds(s.Timeout), seconds(s.MaxOutage)
+	s.timeout, s.maxOutage = Seconds(s.Timeout), Seconds(s.MaxOutage)
 	if s.Output == "" {
 		s.Output = "response"
 		if s.Endpoint == Embeddings {
@@ -132,8 +132,11 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	return s, s.findKey()
 }
 
-// seconds returns a duration of at most a hundred years.
-func seconds(n float64) time.Duration {
+// LeastSeconds is the shortest time limit that a configuration may set.
+const LeastSeconds = 0.001
+
+// Seconds returns a duration of at most a hundred years.
+func Seconds(n float64) time.Duration {
 	return time.Duration(min(n, 100*365*24*3600) * float64(time.Second))
 }
 
@@ -163,7 +166,7 @@ func (s *settings) check() error {
 		return bad("endpoint %q: use %s, %s or %s", s.Endpoint, Chat, Completions, Embeddings)
 	case s.Concurrency < 1 || s.Concurrency > plugins.MaxConcurrency:
 		return bad("concurrency %d: use a number from 1 to %d", s.Concurrency, plugins.MaxConcurrency)
-	case s.Timeout <= 0:
+	case s.Timeout < LeastSeconds:
 		return bad("timeout %v: use a number of seconds", s.Timeout)
 	case s.MaxOutage < 0:
 		return bad("max_outage %v: use a number of seconds", s.MaxOutage)

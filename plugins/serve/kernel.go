@@ -59,10 +59,10 @@ func parse(config plugins.Config) (settings, error) {
 	}
 	if value, ok := members[healthMember]; ok {
 		var seconds float64
-		if json.Unmarshal(value, &seconds) != nil || seconds <= 0 {
+		if json.Unmarshal(value, &seconds) != nil || seconds < openai.LeastSeconds {
 			return s, fault.New(fault.Incompatible, "kernel configuration: %s %s: use a number of seconds", healthMember, value)
 		}
-		s.healthTimeout = time.Duration(seconds * float64(time.Second))
+		s.healthTimeout = openai.Seconds(seconds)
 		delete(members, healthMember)
 	}
 	var err error

@@ -98,6 +98,7 @@ func TestMistakes(t *testing.T) {
 		{"no-such-program --port {port}", template, "serve: program no-such-program not found"},
 		{"echo 'x {port}", template, "the shell cannot parse"},
 		{"true {port}", `{"health_timeout":"soon"}`, `health_timeout "soon": use a number of seconds`},
+		{"true {port}", `{"health_timeout":5e-9}`, `health_timeout 5e-9: use a number of seconds`},
 		{"true {port}", `{"promt":"x"}`, `unknown field "promt"`},
 		{"true {port}", `[]`, "kernel configuration"},
 		{"true {port}", `{"prompt":"{text"}`, "unpaired"},
@@ -109,6 +110,14 @@ func TestMistakes(t *testing.T) {
 	info, err := New().Describe(t.Context(), config(t, "sleep {port}", template))
 	if err != nil || info.Concurrency != defaultConcurrency || info.NoDevice || info.Name != "serve:sleep {port}" {
 		t.Errorf("%+v %v", info, err)
+	}
+}
+
+// A server may be given any time to answer nothing: the longest is a hundred years.
+func TestLongHealthTimeout(t *testing.T) {
+	k := open(t, "good", `{"prompt":"{text}","output":"answer","health_timeout":1e300}`)
+	if a := ask(t, k, "hello"); a.Verdict != plugins.Lines {
+		t.Errorf("%+v", a)
 	}
 }
 
