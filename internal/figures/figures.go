@@ -30,6 +30,8 @@ const (
 	PromptTokens     = "prompt_tokens"
 	CompletionTokens = "completion_tokens"
 	TotalTokens      = "total_tokens"
+	// Truncated are answers that servers cut off at a limit of tokens.
+	Truncated = "truncated"
 )
 
 const (

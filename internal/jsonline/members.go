@@ -1,5 +1,7 @@
 package jsonline
 
+import "iter"
+
 // Members calls f for each top-level member of an object, in order, until f returns false.
 // It passes the key as written, including the quotes, the unquoted name, and the value as
 // written. Both slices are parts of line. If a key occurs twice, f is called twice.
@@ -30,18 +32,23 @@ func Members(line []byte, f func(rawKey []byte, name string, value []byte) bool)
 	return i < len(line) && line[i] == '}' && skipSpace(line, i+1) == len(line)
 }
 
-// First returns the first element of an array, which must be valid; nil if there is none.
-func First(array []byte) []byte {
-	i := skipSpace(array, 0)
-	if i >= len(array) || array[i] != '[' {
-		return nil
+// Elements returns the elements of an array, which must be valid. Any other value has none.
+func Elements(array []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		i := skipSpace(array, 0)
+		if i >= len(array) || array[i] != '[' {
+			return
+		}
+		for more := true; more; {
+			i = skipSpace(array, i+1)
+			end, why := skipValue(array, i, 1)
+			if why != okay || !yield(array[i:end:end]) { // no elements: the "value" was the closing bracket
+				return
+			}
+			i = skipSpace(array, end)
+			more = i < len(array) && array[i] == ','
+		}
 	}
-	i = skipSpace(array, i+1)
-	end, why := skipValue(array, i, 1)
-	if why != okay { // no elements: the "value" was the closing bracket
-		return nil
-	}
-	return array[i:end:end]
 }
 
 func (m member) name(rawKey []byte) string {

@@ -10,12 +10,15 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// writeUsage writes what the kernels have counted: requests and tokens first.
+// writeUsage writes what the kernels have counted: requests and tokens first. Truncated answers
+// are a mistake more often than not.
 func writeUsage(w io.Writer, r orchestrator.Report) {
 	rest := maps.Clone(r.Usage)
 	if rest["prompt_tokens"]+rest["completion_tokens"] > 0 {
 		delete(rest, "total_tokens")
 	}
+	truncated := rest["truncated"]
+	delete(rest, "truncated")
 	var parts []string
 	add := func(name string) {
 		if n := rest[name]; n > 0 {
@@ -34,5 +37,8 @@ func writeUsage(w io.Writer, r orchestrator.Report) {
 	}
 	if len(parts) > 0 {
 		fmt.Fprintf(w, "  %s\n", strings.Join(parts, ", "))
+	}
+	if truncated > 0 {
+		fmt.Fprintf(w, "  %s cut off at a limit of tokens; raise max_tokens\n", plural(truncated, "answer"))
 	}
 }

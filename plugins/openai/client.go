@@ -139,9 +139,12 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.A
 			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{Outcome: congestion.Served}, 0
 		}
 	}
-	got := reply{status: response.StatusCode, requestID: response.Header.Get("X-Request-Id")}
-	if !got.read(body) {
-		return reply{}, answer(plugins.RetryAfter(0, "the server's answer is not valid JSON")), sight{}, 0
+	got := reply{status: response.StatusCode, requestID: strings.ToValidUTF8(response.Header.Get("X-Request-Id"), "\ufffd")}
+	switch err := got.read(body); {
+	case errors.Is(err, errNotJSON):
+		return reply{}, answer(plugins.RetryAfter(0, "the server's answer %s", err)), sight{}, 0
+	case err != nil:
+		return reply{}, answer(plugins.Rejected("the server's answer %s", err)), sight{Outcome: congestion.Served}, 0
 	}
 	return got, nil, sight{Outcome: congestion.Served}, 0
 }
@@ -277,7 +280,7 @@ func serverMessage(body []byte) string {
 // shortened returns a server's text as a part of a message: on one line, and not too long.
 func shortened(text string) string {
 	const most = 500
-	text = strings.Join(strings.Fields(text), " ")
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " ")
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + " …"
 	}

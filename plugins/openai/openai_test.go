@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -135,6 +136,7 @@ func TestMisbehavingServer(t *testing.T) {
 		"401":            {plugins.Failed, "Incorrect API key provided: …; the API key is that of the environment variable THE_KEY", 0},
 		"html":           {plugins.Failed, `"text/html", not with JSON`, 0},
 		"truncated":      {plugins.Retry, "not valid JSON", 0},
+		"not UTF-8":      {plugins.Failed, "the server's answer is not valid UTF-8", 0},
 		"huge":           {plugins.Failed, "too large: over 1048576 bytes, which max_body", 0},
 		"redirect":       {plugins.Failed, "redirects to http://elsewhere.example/, which gpurun does not follow", 0},
 		"hang":           {plugins.Retry, "did not answer within 500ms", 0},
@@ -152,6 +154,18 @@ func TestMisbehavingServer(t *testing.T) {
 				t.Errorf("%v %q after %s", a.Verdict, a.Message, a.After)
 			}
 		})
+	}
+}
+
+// Nor does an answer to a line of a batch file get other characters than the server sent; a
+// message with such bytes must not break the output.
+func TestNotUTF8(t *testing.T) {
+	k := open(t, newServer(t).URL+"/v1", `{}`)
+	for text, want := range map[string]string{"not UTF-8": "not valid UTF-8", "plain, not UTF-8": "500 Internal Server Error: bad \ufffd byte"} {
+		a := ask(t, k, `{"custom_id":"a","url":"/v1/completions","body":{"prompt":"`+text+`"}}`)
+		if a.Verdict == plugins.Lines || !strings.Contains(a.Message, want) || !utf8.ValidString(a.Message) {
+			t.Errorf("%s: %v %q %q", text, a.Verdict, a.Message, a.Lines)
+		}
 	}
 }
 
@@ -179,6 +193,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"{}"}`, "{} is not the name of a member"},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"audio"}`, `endpoint "audio"`},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","concurrency":0}`, "concurrency 0"},
+		{"http://127.0.0.1/v1", `{"truncated":"drop"}`, `truncated "drop": use keep or fail`},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","timeout":1e-10}`, "timeout 1e-10: use a number of seconds"},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","body":{"stream":true}}`, `body sets "stream"`},
 		{"http://127.0.0.1/v1", `{"model":"m","prompt":"x","endpoint":"embeddings","system":"y"}`, "are for endpoint chat"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,12 @@ const (
 	Chat        = "chat"
 	Completions = "completions"
 	Embeddings  = "embeddings"
+)
+
+// What becomes of truncated answers.
+const (
+	TruncatedKeep = "keep"
+	TruncatedFail = "fail"
 )
 
 // paths are those of the endpoints below the base URL.
@@ -69,6 +76,9 @@ type Options struct {
 	Headers map[string]string `json:"headers"`
 	// MaxBody is the largest answer in bytes.
 	MaxBody int64 `json:"max_body"`
+	// Truncated is what becomes of an answer that the server cuts off at a limit of tokens:
+	// TruncatedKeep (the default) or TruncatedFail.
+	Truncated string `json:"truncated"`
 	// KeepAlive is whether requests may follow each other on a connection.
 	KeepAlive bool `json:"keep_alive"`
 }
@@ -82,6 +92,7 @@ type settings struct {
 	system    template
 	form      *form            // of the requests' bodies; nil if they have images or come from a batch file
 	output    *jsonline.Wanted // the member that gets the answer
+	several   bool             // a request asks for several choices
 	key       string
 	timeout   time.Duration
 	maxOutage time.Duration
@@ -96,7 +107,7 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	}
 	s := settings{Options: Options{
 		Endpoint: Chat, Concurrency: defaultConcurrency, Timeout: defaultTimeout.Seconds(), MaxOutage: defaultMaxOutage.Seconds(),
-		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody, KeepAlive: true,
+		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody, KeepAlive: true, Truncated: TruncatedKeep,
 	}, server: server}
 	if server != nil {
 		// A key of the environment is for a service: the caller's server gets one only if
@@ -122,6 +133,8 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	if s.endpoint, err = s.below(paths[s.Endpoint]); err != nil {
 		return settings{}, bad("%w", err)
 	}
+	n, _ := strconv.ParseFloat(string(s.Body["n"]), 64)
+	s.several = n > 1
 	s.timeout, s.maxOutage = Seconds(s.Timeout), Seconds(s.MaxOutage)
 	if s.Output == "" {
 		s.Output = "response"
@@ -170,6 +183,8 @@ func (s *settings) check() error {
 		return bad("timeout %v: use a number of seconds", s.Timeout)
 	case s.MaxOutage < 0:
 		return bad("max_outage %v: use a number of seconds", s.MaxOutage)
+	case s.Truncated != TruncatedKeep && s.Truncated != TruncatedFail:
+		return bad("truncated %q: use %s or %s", s.Truncated, TruncatedKeep, TruncatedFail)
 	case s.MaxBody < 1:
 		return bad("max_body %d: use a number of bytes", s.MaxBody)
 	case s.Prompt == "" && (s.System != "" || len(s.Images) > 0 || s.Model != "" || s.Output != "" || len(s.Body) > 0):

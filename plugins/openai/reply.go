@@ -2,10 +2,12 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/gpurun/gpurun/internal/figures"
@@ -18,37 +20,52 @@ type reply struct {
 	status    int
 	requestID string
 	body      []byte // JSON
-	// usage, choices and data are members of the body, nil if it does not have them.
-	usage, choices, data []byte
+	// usage, choices, data and incomplete are members of the body, nil if it does not have them.
+	usage, choices, data, incomplete []byte
+	isObject                         bool
 }
 
 // replyMembers finds the members of an answer that matter.
-var replyMembers = jsonline.Want("usage", "choices", "data")
+var replyMembers = jsonline.Want("usage", "choices", "data", "incomplete_details")
+
+var (
+	errNotJSON = errors.New("is not valid JSON")
+	errNotUTF8 = errors.New("is not valid UTF-8")
+)
 
 // read checks that the body is JSON and finds its members, in one pass.
-func (r *reply) read(body []byte) bool {
+func (r *reply) read(body []byte) error {
 	var info jsonline.Info
 	if replyMembers.Scan(body, &info) != nil {
-		if !json.Valid(body) {
-			return false
+		if json.Valid(body) {
+			return errNotUTF8
 		}
-		body = bytes.ToValidUTF8(body, []byte("\ufffd"))
-		if replyMembers.Scan(body, &info) != nil {
-			return false
-		}
+		return errNotJSON
 	}
-	r.body = body
+	r.body, r.isObject = body, info.Object
 	if info.Object {
-		for i, member := range []*[]byte{&r.usage, &r.choices, &r.data} {
+		for i, member := range []*[]byte{&r.usage, &r.choices, &r.data, &r.incomplete} {
 			if at := info.Spans[i]; at.Present() {
 				*member = body[at.ValueStart:at.ValueEnd]
 			}
 		}
 	}
-	return true
+	return nil
 }
 
-// figures returns the tokens that the answer has used, nil if the server does not say.
+// truncated reports whether the server cut off the answer, or one of its choices, at a limit of
+// tokens.
+func (r reply) truncated() bool {
+	for choice := range jsonline.Elements(r.choices) {
+		if string(memberOf(choice, choiceMembers, choiceFinish)) == `"length"` {
+			return true
+		}
+	}
+	return string(memberOf(r.incomplete, reasonMember, 0)) == `"max_output_tokens"` // of /v1/responses
+}
+
+// figures returns the tokens that the answer has used, as far as the server says, and whether it
+// is truncated.
 func (r reply) figures() map[string]int64 {
 	var prompt, completion, total int64
 	jsonline.Members(r.usage, func(_ []byte, name string, value []byte) bool {
@@ -63,25 +80,31 @@ func (r reply) figures() map[string]int64 {
 		}
 		return true
 	})
-	if total = max(total, prompt+completion); total <= 0 {
-		return nil
+	counts := map[string]int64{figures.PromptTokens: prompt, figures.CompletionTokens: completion, figures.TotalTokens: max(total, prompt+completion)}
+	if r.truncated() {
+		counts[figures.Truncated] = 1
 	}
-	counts := map[string]int64{figures.PromptTokens: prompt, figures.CompletionTokens: completion, figures.TotalTokens: total}
 	maps.DeleteFunc(counts, func(_ string, n int64) bool { return n <= 0 })
 	return counts
 }
 
+// errCutOff is why a record fails whose answer is truncated.
+var errCutOff = errors.New("the server cut the answer off at a limit of tokens (finish_reason length)")
+
 // answer turns a good answer into the result of the record.
 func (s *settings) answer(record plugins.Record, sent request, got reply) plugins.Answer {
+	if s.Truncated == TruncatedFail && got.truncated() {
+		return plugins.Rejected("%s", errCutOff)
+	}
 	if sent.id != nil {
 		return plugins.Replaced(batchResult(sent.id, got))
 	}
-	value := s.find(got)
-	if value == nil {
-		var err error
-		if value, err = s.extract(got.body); err != nil {
-			return plugins.Rejected("the server's answer %s", err)
-		}
+	value, err := s.extract(got)
+	switch {
+	case err != nil && got.truncated(): // perhaps before its text began
+		return plugins.Rejected("the server's answer %s: %s", err, errCutOff)
+	case err != nil:
+		return plugins.Rejected("the server's answer %s", err)
 	}
 	var info jsonline.Info
 	line := record.Bytes()
@@ -91,86 +114,106 @@ func (s *settings) answer(record plugins.Record, sent request, got reply) plugin
 	return plugins.Replaced(jsonline.Splice(nil, line, &info, []jsonline.Member{{Name: s.Output, Value: value}}))
 }
 
-// Members of a choice, of a message and of an embedding.
+// Members of a choice, of a message, of an embedding, and of the details of an incomplete answer.
 var (
-	choiceMembers    = jsonline.Want("message", "text")
-	messageMembers   = jsonline.Want("content")
+	choiceMembers    = jsonline.Want("message", "text", "finish_reason", "index")
+	messageMembers   = jsonline.Want("content", "refusal")
 	embeddingMembers = jsonline.Want("embedding")
+	reasonMember     = jsonline.Want("reason")
 )
 
-// find returns the part of an answer that Output gets, as JSON, without decoding the answer.
-// It returns nil if the answer is not the usual one: extract knows what else there is.
-func (s *settings) find(got reply) []byte {
-	var value []byte
-	switch s.Endpoint {
-	case Embeddings:
-		value = memberOf(jsonline.First(got.data), embeddingMembers, 0)
-		if len(value) == 0 || value[0] != '[' || bytes.ContainsAny(value, "\r\n") {
-			return nil
-		}
-		return value
-	case Completions:
-		value = memberOf(jsonline.First(got.choices), choiceMembers, 1)
-	default:
-		value = memberOf(memberOf(jsonline.First(got.choices), choiceMembers, 0), messageMembers, 0)
-	}
-	if len(value) == 0 || value[0] != '"' {
-		return nil
-	}
-	for _, special := range []string{`\`, "\u2028", "\u2029"} { // encode writes them its own way
-		if bytes.Contains(value, []byte(special)) {
-			return encode(string(jsonline.AppendUnquoted(nil, value)))
-		}
-	}
-	return value
-}
+const choiceMessage, choiceText, choiceFinish, choiceIndex = 0, 1, 2, 3
 
 // memberOf returns a member of an object, nil if it does not have it.
 func memberOf(object []byte, wanted *jsonline.Wanted, i int) []byte {
 	var info jsonline.Info
-	if wanted.Scan(object, &info) != nil || !info.Object || !info.Spans[i].Present() {
+	if len(object) == 0 || wanted.Scan(object, &info) != nil || !info.Object || !info.Spans[i].Present() {
 		return nil
 	}
 	return object[info.Spans[i].ValueStart:info.Spans[i].ValueEnd]
 }
 
 // extract returns the part of an answer that Output gets, as JSON.
-func (s *settings) extract(body []byte) ([]byte, error) {
-	var answer struct {
-		Choices []struct {
-			Text    *string `json:"text"`
-			Message *struct {
-				Content *string `json:"content"`
-				Refusal *string `json:"refusal"`
-			} `json:"message"`
-		} `json:"choices"`
-		Data []struct {
-			Embedding json.RawMessage `json:"embedding"`
-		} `json:"data"`
+func (s *settings) extract(got reply) ([]byte, error) {
+	list := got.choices
+	if s.Endpoint == Embeddings {
+		list = got.data
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if !got.isObject || len(list) > 0 && list[0] != '[' && string(list) != "null" {
 		return nil, fmt.Errorf("does not have the form of an answer to %s", paths[s.Endpoint])
 	}
-	if said := serverMessage(body); said != "" && len(answer.Choices) == 0 && len(answer.Data) == 0 {
+	elements := slices.Collect(jsonline.Elements(list))
+	if said := serverMessage(got.body); len(elements) == 0 && said != "" {
 		return nil, fmt.Errorf("is an error, although its status is 200: %s", said)
 	}
 	switch {
-	case s.Endpoint == Embeddings && len(answer.Data) > 0 && len(answer.Data[0].Embedding) > 0:
-		return oneLine(answer.Data[0].Embedding), nil
+	case s.Endpoint == Embeddings && len(elements) > 0:
+		if value := memberOf(elements[0], embeddingMembers, 0); len(value) > 0 {
+			return oneLine(value), nil
+		}
+		fallthrough
 	case s.Endpoint == Embeddings:
 		return nil, errors.New("has no data[0].embedding")
-	case len(answer.Choices) == 0:
+	case len(elements) == 0:
 		return nil, errors.New("has no choices")
-	case s.Endpoint == Completions && answer.Choices[0].Text != nil:
-		return encode(*answer.Choices[0].Text), nil
-	case s.Endpoint == Completions:
-		return nil, errors.New("has no choices[0].text")
-	case answer.Choices[0].Message != nil && answer.Choices[0].Message.Content != nil:
-		return encode(*answer.Choices[0].Message.Content), nil
-	case answer.Choices[0].Message != nil && answer.Choices[0].Message.Refusal != nil:
-		return nil, fmt.Errorf("is a refusal: %s", *answer.Choices[0].Message.Refusal)
+	case len(elements) == 1 && !s.several:
+		return s.text(elements[0], 0)
 	}
-	return nil, errors.New("has no choices[0].message.content")
+	return s.texts(elements)
+}
+
+// texts returns the texts of several choices as a list, by the index of the choices.
+func (s *settings) texts(choices [][]byte) ([]byte, error) {
+	index := func(choice []byte) int64 {
+		n, _ := strconv.ParseInt(string(memberOf(choice, choiceMembers, choiceIndex)), 10, 64)
+		return n
+	}
+	slices.SortStableFunc(choices, func(a, b []byte) int { return cmp.Compare(index(a), index(b)) })
+	list := []byte{'['}
+	for i, choice := range choices {
+		text, err := s.text(choice, i)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, text...)
+	}
+	return append(list, ']'), nil
+}
+
+// text returns the text of choice i.
+func (s *settings) text(choice []byte, i int) ([]byte, error) {
+	if s.Endpoint == Completions {
+		if text := memberOf(choice, choiceMembers, choiceText); isString(text) {
+			return reencoded(text)
+		}
+		return nil, fmt.Errorf("has no choices[%d].text", i)
+	}
+	message := memberOf(choice, choiceMembers, choiceMessage)
+	if text := memberOf(message, messageMembers, 0); isString(text) {
+		return reencoded(text)
+	}
+	if refusal := memberOf(message, messageMembers, 1); isString(refusal) {
+		return nil, fmt.Errorf("is a refusal: %s", jsonline.AppendUnquoted(nil, refusal))
+	}
+	return nil, fmt.Errorf("has no choices[%d].message.content", i)
+}
+
+func isString(value []byte) bool { return len(value) > 0 && value[0] == '"' }
+
+// reencoded returns a JSON string as encode writes it.
+func reencoded(value []byte) ([]byte, error) {
+	if !bytes.Contains(value, []byte(`\`)) && !bytes.Contains(value, []byte("\u2028")) && !bytes.Contains(value, []byte("\u2029")) {
+		return value, nil
+	}
+	text := jsonline.AppendUnquoted(nil, value)
+	const replacement = "\ufffd" // stands for half of a surrogate pair
+	if n := bytes.Count(text, []byte(replacement)); n > 0 && n > bytes.Count(value, []byte(replacement))+bytes.Count(bytes.ToLower(value), []byte(`\ufffd`)) {
+		return nil, errors.New("has a text that is not valid Unicode")
+	}
+	return encode(string(text)), nil
 }
 
 // batchResult returns the result of a line of a batch file: its custom_id and the response. A

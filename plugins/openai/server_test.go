@@ -75,6 +75,11 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request) {
 		fail(200, "<html>")
 	case text == "truncated":
 		fail(200, `{"choices":[`)
+	case text == "not UTF-8":
+		fail(200, "{\"choices\":[{\"text\":\"a\xff\xfeb\"}]}")
+	case text == "plain, not UTF-8":
+		w.Header().Set("Content-Type", "text/plain")
+		fail(500, "bad \xff byte")
 	case text == "huge":
 		fail(200, `{"x":"`+strings.Repeat("x", 2<<20)+`"}`)
 	case text == "redirect":
