@@ -1,7 +1,9 @@
 package orchestrator
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -63,7 +65,7 @@ func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile
 			return false, fault.New(fault.Usage, "%s %s is inside the %s folder; choose another place", file.Name, file.Path, dir.Name)
 		}
 	}
-	if !isJSON(file.Path) {
+	if !isOurs(file.Path) {
 		return false, fault.New(fault.Usage, "%s %s exists and was not written by gpurun, so it is not overwritten; choose another file", file.Name, file.Path)
 	}
 	return false, checkWritable(file)
@@ -78,17 +80,17 @@ func checkNotOf(file NamedFile, taken []NamedFile) error {
 	return nil
 }
 
-// isJSON reports whether a report or events may overwrite a file: judging by its first
-// byte it is such a file, or it has no contents to lose.
-func isJSON(path string) bool {
+// isOurs reports whether a report, events or metrics may overwrite a file: judging by its
+// contents it is such a file, or it has none to lose.
+func isOurs(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
 		return true // the writer reports what is wrong
 	}
 	defer file.Close()
-	first := make([]byte, 1)
-	n, _ := file.Read(first)
-	return n == 0 || first[0] == '{'
+	// Metrics of the Go runtime come before gpurun's own.
+	begin, _ := io.ReadAll(io.LimitReader(file, 64<<10))
+	return len(begin) == 0 || begin[0] == '{' || bytes.HasPrefix(begin, []byte("# HELP ")) && bytes.Contains(begin, []byte("\n# HELP gpurun_"))
 }
 
 // kernelFiles returns the kernel's files of a job that is retried or was started
