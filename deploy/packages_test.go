@@ -123,7 +123,7 @@ func TestDebian(t *testing.T) {
 	for _, name := range []string{
 		"usr/share/man/man1/gpurun.1.gz", "usr/share/man/man1/gpurun-run.1.gz", "usr/share/man/man7/gpurun-exit-codes.7.gz",
 		"usr/share/bash-completion/completions/gpurun", "usr/share/zsh/vendor-completions/_gpurun", "usr/share/fish/vendor_completions.d/gpurun.fish",
-		"lib/systemd/system/gpurun-serve.service", "usr/share/doc/gpurun/copyright", "usr/share/doc/gpurun/NEWS.gz",
+		"lib/systemd/system/gpurun-serve.service", "usr/lib/tmpfiles.d/gpurun.conf", "usr/share/doc/gpurun/copyright", "usr/share/doc/gpurun/NEWS.gz",
 	} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o644 || info.Size() == 0 {
 			t.Errorf("%s: %v, %v", name, info, err)

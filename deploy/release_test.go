@@ -101,6 +101,19 @@ func TestReleaseFilesExist(t *testing.T) {
 	}
 }
 
+// TestLeaseFolderBelongsToRoot: the service does not take the folder in which all users lease
+// GPUs for itself; the packages create that for them.
+func TestLeaseFolderBelongsToRoot(t *testing.T) {
+	for line := range strings.Lines(read(t, "deploy/gpurun-serve.service")) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "RuntimeDirectory="); ok && name == "gpurun" {
+			t.Error("systemd would give /run/gpurun to the user of the service")
+		}
+	}
+	if !strings.Contains(read(t, "deploy/gpurun.tmpfiles"), "\nd /run/gpurun 1777 root root -\n") {
+		t.Error("nothing creates /run/gpurun for all users")
+	}
+}
+
 // TestMakeTargets: workflows, CI and CONTRIBUTING.md name make targets that exist.
 func TestMakeTargets(t *testing.T) {
 	targets := make(map[string]bool)

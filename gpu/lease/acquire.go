@@ -61,36 +61,45 @@ func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 	}
 }
 
+// lockTime is how long one attempt waits for the folder's lock.
+const lockTime = time.Second
+
 // try makes one attempt.
 func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	gpus, err := r.GPUs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(r.Wait, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
-	_, living, unlock, err := f.lockAndRead(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if err := r.duplicate(gpus, living); err != nil {
-		return nil, err
-	}
-	chosen, refusal := choose(r, gpus, living)
-	if refusal != nil {
-		return nil, refusal
-	}
-	held := &Held{folder: f, missing: chosen.missing}
-	for _, g := range chosen.taken {
-		l := f.describe(r, g)
-		file, err := f.create(l)
-		if err != nil {
-			held.Release()
+	held := &Held{folder: f}
+	err = f.locked(ctx, func(_ []found, living []Lease) (events []Event, err error) {
+		if err := r.duplicate(gpus, living); err != nil {
 			return nil, err
 		}
-		held.leases, held.files = append(held.leases, l), append(held.files, file)
-		f.note(Event{Time: l.Created, Event: Allocated, Lease: l})
+		chosen, refusal := choose(r, gpus, living)
+		if refusal != nil {
+			return nil, refusal
+		}
+		held.missing = chosen.missing
+		for _, g := range chosen.taken {
+			l := f.describe(r, g)
+			file, err := f.create(l)
+			if err != nil {
+				return events, err
+			}
+			held.leases, held.files = append(held.leases, l), append(held.files, file)
+			events = append(events, Event{Time: l.Created, Event: Allocated, Lease: l})
+		}
+		return events, nil
+	})
+	var kept keptError
+	if errors.As(err, &kept) {
+		err = &Refusal{Name: r.Name, Memory: r.Memory, why: kept.Error()}
+	}
+	if err != nil {
+		held.Release()
+		return nil, err
 	}
 	return held, nil
 }
@@ -205,16 +214,18 @@ func (h *Held) Keep(needed func(Lease) bool) {
 	defer h.mu.Unlock()
 	var leases []Lease
 	var files []*os.File
+	var events []Event
 	for i, l := range h.leases {
 		if needed(l) {
 			leases, files = append(leases, l), append(files, h.files[i])
 			continue
 		}
 		if owned.Remove(filepath.Join(h.folder.path, fileName(l)), h.files[i]) {
-			h.folder.note(Event{Time: time.Now(), Event: Released, Lease: l})
+			events = append(events, Event{Time: time.Now(), Event: Released, Lease: l})
 		}
 	}
 	h.leases, h.files = leases, files
+	h.folder.note(events...)
 }
 
 // Detach closes the files of leases without an owner, which outlive this process.

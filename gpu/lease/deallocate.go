@@ -22,36 +22,34 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 	if err := checkGPU(gpu); err != nil {
 		return nil, err
 	}
-	all, living, unlock, err := f.lockAndRead(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	var meant []found
-	for _, l := range all {
-		if l.ended != "" || !SameName(l.Name, name) || !l.named(gpu) {
-			continue
-		}
-		if l.Owned {
-			return nil, fault.New(fault.Conflict, "%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
-		}
-		meant = append(meant, l)
-	}
-	if len(meant) == 0 {
-		return nil, unknown(name, gpu, living)
-	}
 	var freed []Lease
-	for _, l := range meant {
-		switch err := os.Remove(l.path); {
-		case errors.Is(err, os.ErrPermission):
-			return freed, fault.New(fault.Conflict, "the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
-		case err != nil:
-			return freed, f.unusable("remove a lease", err)
+	err := f.locked(ctx, func(all []found, living []Lease) (events []Event, err error) {
+		var meant []found
+		for _, l := range all {
+			if l.ended != "" || !SameName(l.Name, name) || !l.named(gpu) {
+				continue
+			}
+			if l.Owned {
+				return nil, fault.New(fault.Conflict, "%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
+			}
+			meant = append(meant, l)
 		}
-		f.note(Event{Time: time.Now(), Event: Released, Lease: l.Lease})
-		freed = append(freed, l.Lease)
-	}
-	return freed, nil
+		if len(meant) == 0 {
+			return nil, unknown(name, gpu, living)
+		}
+		for _, l := range meant {
+			switch err := os.Remove(l.path); {
+			case errors.Is(err, os.ErrPermission):
+				return events, fault.New(fault.Conflict, "the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
+			case err != nil:
+				return events, f.unusable("remove a lease", err)
+			}
+			events = append(events, Event{Time: time.Now(), Event: Released, Lease: l.Lease})
+			freed = append(freed, l.Lease)
+		}
+		return events, nil
+	})
+	return freed, err
 }
 
 // checkGPU rejects what is neither an index nor a UUID prefix.

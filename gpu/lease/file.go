@@ -117,21 +117,21 @@ func unreadable(path string) Lease {
 	return Lease{ID: id, Name: "unreadable-" + id, GPU: key, Index: -1, Label: key, Exclusive: true, Owned: true, User: "an unknown user"}
 }
 
-// sweep removes leases that have ended and files that were never finished. The caller
-// must hold the lock. Another user's file cannot be removed from a folder like /tmp:
+// sweep removes leases that have ended and files that were never finished, and returns what
+// to note about them. The caller must hold the lock. Another user's file cannot be removed from a folder like /tmp:
 // it stays, and is ignored.
-func (f *Folder) sweep(all []found, now time.Time) (living []Lease) {
+func (f *Folder) sweep(all []found, now time.Time) (living []Lease, events []Event) {
 	for _, l := range all {
 		if l.ended == "" {
 			living = append(living, l.Lease)
 			continue
 		}
 		if os.Remove(l.path) == nil {
-			f.note(Event{Time: now, Event: l.ended, Lease: l.Lease})
+			events = append(events, Event{Time: now, Event: l.ended, Lease: l.Lease})
 		}
 	}
 	owned.Sweep(f.path, now)
-	return living
+	return living, events
 }
 
 // List returns the leases in force, oldest first. It takes no lock and changes

@@ -94,7 +94,8 @@ func (f *Folder) prepare(mode os.FileMode) error {
 	return f.check(unix.R_OK | unix.W_OK | unix.X_OK)
 }
 
-// check rejects what is not a folder, or a folder without this access.
+// check rejects what is not a folder, a folder of another user, who may remove every file in
+// it, and a folder without this access.
 func (f *Folder) check(access uint32) error {
 	info, err := os.Lstat(f.path)
 	switch {
@@ -104,6 +105,8 @@ func (f *Folder) check(access uint32) error {
 		return f.unusable("check it", errors.New("it is a symbolic link, which another user may have created"))
 	case !info.IsDir():
 		return f.unusable("check it", errors.New("it is not a folder"))
+	case !trusted(info):
+		return f.unusable("check it", fmt.Errorf("it belongs to %s, who could remove the leases of other users; an administrator creates a folder for all users: mkdir -m 1777 %s", ownerName(info), runFolder))
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
 		return f.unusable("check it", errors.New("any user may remove files from it: run chmod +t on it"))
 	}
@@ -111,6 +114,12 @@ func (f *Folder) check(access uint32) error {
 		return f.unusable("access it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))
 	}
 	return nil
+}
+
+// trusted reports whether a folder belongs to root or to this user.
+func trusted(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || stat.Uid == 0 || int(stat.Uid) == os.Geteuid()
 }
 
 // makeFolder creates a folder in which all users may create files and remove only

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -187,8 +189,7 @@ func TestUnusable(t *testing.T) {
 			must(t, os.Mkdir(dir, 0o777))
 			must(t, os.Chmod(dir, 0o777))
 		}, "chmod +t", fault.Usage},
-		"a link":          {func(t *testing.T, dir string) { must(t, os.Symlink("/tmp", dir)) }, "symbolic link", fault.Usage},
-		"a lock of sorts": {func(t *testing.T, dir string) { must(t, os.MkdirAll(filepath.Join(dir, lockFile), 0o777)) }, "open its lock", fault.Usage},
+		"a link": {func(t *testing.T, dir string) { must(t, os.Symlink("/tmp", dir)) }, "symbolic link", fault.Usage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "leases")
@@ -215,9 +216,92 @@ func TestLockKept(t *testing.T) {
 	}
 	defer unlock()
 	_, err = f.Acquire(t.Context(), ask(1, nil))
-	want := fmt.Sprintf("process %d does not release the lock of the lease folder %s", os.Getpid(), f.path)
+	want := fmt.Sprintf("no GPU for test: process %d of %s does not release the lock of the lease folder %s", os.Getpid(), userName(strconv.Itoa(os.Getuid())), f.path)
 	if fault.KindOf(err) != fault.NoDevice || errors.As(err, new(*UnusableError)) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A process that waits for GPUs reports that it waits for the lock, and takes it when it is
+// released.
+func TestWaitForLockIsReported(t *testing.T) {
+	f := open(t)
+	unlock, err := f.lock(t.Context())
+	must(t, err)
+	release := sync.OnceFunc(unlock)
+	defer release()
+	var why string
+	acquire(t, f, ask(1, func(r *Request) {
+		r.Wait = time.Hour
+		r.Waiting = func(text string) { why = text; release() }
+	}))
+	if !strings.Contains(why, "does not release the lock") {
+		t.Errorf("it said %q", why)
+	}
+}
+
+// Removing files from the folder does not give its lock to a second process: whoever created
+// a file may remove it.
+func TestLockIsNoFile(t *testing.T) {
+	f := open(t)
+	unlock, err := f.lock(t.Context())
+	must(t, err)
+	defer unlock()
+	files, err := filepath.Glob(filepath.Join(f.path, "*"))
+	must(t, err)
+	for _, path := range files {
+		must(t, os.Remove(path))
+	}
+	if held, err := f.Acquire(t.Context(), ask(1, nil)); err == nil {
+		held.Release()
+		t.Error("two processes have the lock")
+	}
+}
+
+// Another user who locks a history does not hold up the leases of others: histories are
+// written when the folder's lock is released.
+func TestHistoryIsWrittenOutsideTheLock(t *testing.T) {
+	f := open(t)
+	acquire(t, f, ask(1, nil)).Release()
+	history, err := os.Open(f.historyPath())
+	must(t, err)
+	must(t, syscall.Flock(int(history.Fd()), syscall.LOCK_EX))
+	defer func(before time.Duration) { historyTime = before }(historyTime)
+	historyTime = time.Hour
+	done := make(chan error)
+	go func() {
+		held, err := f.Acquire(t.Context(), ask(1, nil))
+		held.Release()
+		done <- err
+	}()
+	for leases := []string(nil); len(leases) == 0; time.Sleep(time.Millisecond) {
+		leases, _ = filepath.Glob(filepath.Join(f.path, "*"+fileSuffix))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	unlock, err := f.lock(ctx) // while the history is being waited for
+	if err != nil {
+		t.Error(err)
+	} else {
+		unlock()
+	}
+	history.Close()
+	must(t, <-done)
+}
+
+// A folder belongs to root or to the user: any other owner could remove every lease in it.
+func TestFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: only root can give a folder to another user")
+	}
+	dir := shared(t)
+	must(t, os.Chown(dir, 65534, 65534))
+	for name, open := range map[string]func(string) (*Folder, error){"Open": Open, "OpenExisting": OpenExisting} {
+		_, err := open(dir)
+		var unusable *UnusableError
+		if !errors.As(err, &unusable) || !strings.Contains(err.Error(), "it belongs to "+userName("65534")) || !strings.Contains(err.Error(), "mkdir -m 1777 /run/gpurun") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 

@@ -51,10 +51,17 @@ func (f *Folder) historyPath() string {
 }
 
 // note appends to the history. It ignores errors: a history that cannot be written
-// must not prevent a lease.
-func (f *Folder) note(e Event) {
-	line, err := json.Marshal(e)
-	if err != nil {
+// must not prevent a lease. The caller must not hold the folder's lock.
+func (f *Folder) note(events ...Event) {
+	var lines []byte
+	for _, e := range events {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	if len(lines) == 0 {
 		return
 	}
 	file, locked, err := f.openHistory()
@@ -62,15 +69,16 @@ func (f *Folder) note(e Event) {
 		return
 	}
 	defer file.Close()
-	_, _ = file.Write(append(line, '\n'))
+	_, _ = file.Write(lines)
 	if info, err := file.Stat(); err == nil && locked && info.Size() > maxHistory {
 		f.cutHistory(file)
 	}
 }
 
 // historyTime is how long a writer waits for another one. A line takes microseconds,
-// but the other process may be stopped.
-const historyTime = 10 * time.Second
+// but the other process may be stopped, or another user's: all may read the file, and
+// therefore lock it. It is a variable so that tests need not wait.
+var historyTime = time.Second
 
 // openHistory opens this user's history for appending and locks it, so that no other
 // process cuts it meanwhile. If the lock stays taken, it returns the file unlocked: then

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,78 +14,70 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// lockFile is locked while a request is decided.
-const lockFile = "lock"
-
 // lockPause is the least time between two attempts to take the lock: a decision takes
 // about a millisecond.
 const lockPause = 5 * time.Millisecond
 
-// lock takes the folder's lock and returns a function that releases it.
-//
-// flock needs only an open file, so the file is opened for reading, and created only if
-// it is missing: with fs.protected_regular the kernel refuses O_CREAT for another user's
-// file in a folder like /tmp, even if it may be opened.
+// lock takes the folder's lock and returns a function that releases it. The lock is on the
+// folder itself: a file in it would belong to whoever created it, who could remove it while
+// another process holds its lock.
 func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
-	file, err := openOrMake(filepath.Join(f.path, lockFile))
+	dir, err := os.OpenFile(f.path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, f.unusable("open its lock file", err)
+		return nil, f.unusable("open it", err)
 	}
 	for {
-		switch err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		switch err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil:
-			// Unlock explicitly: a child that is being started has the file open too,
+			// Unlock explicitly: a child that is being started has the folder open too,
 			// until it calls exec.
-			return func() { _ = unix.Flock(int(file.Fd()), unix.LOCK_UN); _ = file.Close() }, nil
+			return func() { _ = unix.Flock(int(dir.Fd()), unix.LOCK_UN); _ = dir.Close() }, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			_ = file.Close()
+			_ = dir.Close()
 			return nil, f.unusable("lock it", err)
 		}
 		select {
 		case <-time.After(lockPause + rand.N(lockPause)):
 		case <-ctx.Done():
-			_ = file.Close()
-			return nil, f.kept()
+			_ = dir.Close()
+			return nil, fault.Wrap(fault.NoDevice, f.kept())
 		}
 	}
 }
 
-// lockAndRead takes the folder's lock and returns all leases, and those that are not ended
-// once the others are swept. The caller must unlock.
-func (f *Folder) lockAndRead(ctx context.Context) (all []found, living []Lease, unlock func(), err error) {
-	if unlock, err = f.lock(ctx); err != nil {
-		return nil, nil, nil, err
+// locked calls decide, under the folder's lock, with all leases and with those that are left
+// once the others are swept. The events that decide returns are noted after the lock is
+// released: any user may hold up the writing of a history.
+func (f *Folder) locked(ctx context.Context, decide func(all []found, living []Lease) ([]Event, error)) error {
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return err
 	}
+	var living []Lease
+	var events []Event
+	defer func() { unlock(); f.note(events...) }()
 	now := time.Now()
-	if all, err = f.read(now); err != nil {
-		unlock()
-		return nil, nil, nil, err
+	all, err := f.read(now)
+	if err != nil {
+		return err
 	}
-	return all, f.sweep(all, now), unlock, nil
+	living, events = f.sweep(all, now)
+	more, err := decide(all, living)
+	events = append(events, more...)
+	return err
 }
 
-// kept is the error for a folder lock that another process does not release. That is
-// no reason to run without leases: the other process may be taking one.
-func (f *Folder) kept() error {
+// keptError is why the folder's lock could not be taken: another process does not release
+// it. That is no reason to run without leases, because that process may be taking one.
+type keptError struct{ error }
+
+func (f *Folder) kept() keptError {
 	who := "another process"
-	if pid := owned.Locker(filepath.Join(f.path, lockFile)); pid > 0 {
+	if pid := owned.Locker(f.path); pid > 0 {
 		who = fmt.Sprintf("process %d", pid)
-	}
-	return fault.New(fault.NoDevice, "%s does not release the lock of the lease folder %s, which normally takes milliseconds: it may be stopped; continue or kill it", who, f.path)
-}
-
-func openOrMake(path string) (*os.File, error) {
-	for {
-		file, err := owned.Open(path, os.O_RDONLY, 0)
-		if err == nil || !errors.Is(err, os.ErrNotExist) {
-			return file, err
-		}
-		file, err = owned.Open(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-		if err == nil {
-			return file, file.Chmod(0o644) // regardless of the umask
-		}
-		if !errors.Is(err, os.ErrExist) {
-			return nil, err
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+			who += " of " + ownerName(info)
 		}
 	}
+	return keptError{fmt.Errorf("%s does not release the lock of the lease folder %s, which normally takes milliseconds: it may be stopped; continue or kill it, or ask an administrator to", who, f.path)}
 }
