@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // keepStreams is how long the folder of a job without an output file is kept: its logs,
@@ -26,7 +28,7 @@ func pruneStreams(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.IsDir() || !isOwn(info) || !streamFolder.MatchString(entry.Name()) {
+		if err != nil || !info.IsDir() || !files.IsOwn(info) || !streamFolder.MatchString(entry.Name()) {
 			continue
 		}
 		f := &folder{path: filepath.Join(dir, entry.Name())}

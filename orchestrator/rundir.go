@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 const (
@@ -51,7 +53,7 @@ func removeOldRunDirs(parent string) {
 		if !entry.IsDir() || !runDirName.MatchString(entry.Name()) {
 			continue
 		}
-		if info, err := entry.Info(); err == nil && isOwn(info) && time.Since(info.ModTime()) > oldRunDir {
+		if info, err := entry.Info(); err == nil && files.IsOwn(info) && time.Since(info.ModTime()) > oldRunDir {
 			_ = os.Remove(filepath.Join(parent, entry.Name())) // fails unless it is empty
 		}
 	}
@@ -64,7 +66,7 @@ func removeRunDir(path string) {
 	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !runDirName.MatchString(name) {
 		return
 	}
-	if info, err := os.Lstat(path); err == nil && info.IsDir() && isOwn(info) {
+	if info, err := os.Lstat(path); err == nil && info.IsDir() && files.IsOwn(info) {
 		_ = os.RemoveAll(path)
 	}
 }

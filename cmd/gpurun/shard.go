@@ -188,7 +188,7 @@ func createRun(ctx context.Context, config orchestrator.Config, n int, command [
 		return nil, err
 	}
 	return cluster.Create(cluster.Manifest{
-		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts, Replace: config.Output.Force,
+		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts,
 		Shards: n, First: survey.First, Records: survey.Records, Command: command, Print: survey.Print, Index: index,
 	})
 }
@@ -236,7 +236,11 @@ func (w *shardWork) summary() string {
 	if w.flags.outcome.Complete {
 		text += fmt.Sprintf("; all %d are done", w.run.Shards)
 		if !w.flags.merge {
-			text += ": gpurun submit merge " + w.run.Output
+			text += ": gpurun submit merge "
+			if w.config.Output.Force {
+				text += "--force "
+			}
+			text += w.run.Output
 		}
 	}
 	return text
@@ -384,7 +388,7 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 // merge merges the run, unless another process does.
 func (w *shardWork) merge() error {
 	merged, err := w.run.Merge(w.session.ctx, cluster.MergeOptions{
-		Force: w.run.Replace, LostAfter: w.flags.claimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
+		Force: w.config.Output.Force, LostAfter: w.flags.claimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
 	})
 	switch {
 	case errors.Is(err, cluster.ErrMerging):

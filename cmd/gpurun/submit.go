@@ -75,7 +75,7 @@ func newSubmitMerge() *cobra.Command {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			options.Labels, options.Describe = shardLabels(), describeMerged(ctx, run)
-			options.Again, options.Force = options.Force, options.Force || run.Replace
+			options.Again = options.Force
 			return mergeRun(ctx, run, options)
 		},
 	}

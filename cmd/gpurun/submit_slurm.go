@@ -126,6 +126,9 @@ func (f *slurmFlags) slurmJob(cmd *cobra.Command, config orchestrator.Config) (j
 	if config.Resume.Clean {
 		merge = append(merge, "--clean")
 	}
+	if config.Output.Force {
+		merge = append(merge, "--force")
+	}
 	return slurm.Job{
 		Name: "gpurun-" + filepath.Base(output), Program: program, Dir: dir, Logs: slurmFolder(output),
 		Nodes: f.nodes, GPUsPerNode: f.gpusPerNode, GPUType: f.gpuType, Options: options, MergeOptions: mergeOptions, Setup: f.setup,
@@ -148,7 +151,7 @@ func (f *slurmFlags) printScript(ctx context.Context, w io.Writer, job slurm.Job
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "#!/bin/bash\n# Submits %d shards of %s to Slurm, and the merge of their results.\n", f.shardCount, config.Output.Path)
-	fmt.Fprintf(&b, "set -euo pipefail\nmkdir -p %s\njobs=\n", slurm.Quote(job.Logs))
+	fmt.Fprintf(&b, "set -euo pipefail\n(umask 077; mkdir -p %s)\njobs=\n", slurm.Quote(job.Logs))
 	for _, array := range slurm.Split(shards, size) {
 		fmt.Fprintf(&b, "\njob=$(sbatch --parsable <<'END'\n%sEND\n)\njobs+=:${job%%%%;*}\necho \"array ${job%%%%;*}\"\n", job.ArrayScript(array))
 	}
@@ -201,7 +204,7 @@ func (s *submission) submit(ctx context.Context) error {
 // submitShards submits arrays for shards, and a merge after all arrays of the run.
 func (s *submission) submitShards(ctx context.Context, shards []int, before queued) error {
 	stamp := time.Now().UTC().Format("20060102T150405.000")
-	if err := os.MkdirAll(s.job.Logs, 0o777); err != nil {
+	if err := os.MkdirAll(s.job.Logs, files.PrivateDirMode); err != nil {
 		return usagef("create the folder of scripts and logs: %w", err)
 	}
 	record := slurm.Record{Created: time.Now(), Name: s.job.Name}
@@ -234,7 +237,7 @@ func (s *submission) submitArrays(ctx context.Context, shards []int, stamp strin
 	for i, array := range slurm.Split(shards, s.arraySize) {
 		path := filepath.Join(s.job.Logs, fmt.Sprintf("%s-%d.sh", stamp, i))
 		script := s.job.ArrayScript(array)
-		if err := files.WriteDurably(path, []byte(script), files.PublicMode); err != nil {
+		if err := files.WriteDurably(path, []byte(script), files.PrivateMode); err != nil {
 			return err
 		}
 		id, err := slurm.Submit(ctx, script)
@@ -263,7 +266,7 @@ func (s *submission) record(record slurm.Record, stamp string) error {
 // submitMerge submits the merge, in the place of earlier ones that have not started.
 func (s *submission) submitMerge(ctx context.Context, after []string, stamp string, replaced []string) (string, error) {
 	script := s.job.MergeScript()
-	if err := files.WriteDurably(filepath.Join(s.job.Logs, stamp+"-merge.sh"), []byte(script), files.PublicMode); err != nil {
+	if err := files.WriteDurably(filepath.Join(s.job.Logs, stamp+"-merge.sh"), []byte(script), files.PrivateMode); err != nil {
 		return "", usagef("write the script of the merge: %w", err)
 	}
 	var options []string

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
@@ -118,7 +119,7 @@ func (r *Run) newAttempt(shard int, key string, beside int, labels map[string]st
 	}
 	a.info = attemptInfo{Run: r.ID, Attempt: key + "-" + randomName(), Started: time.Now().UTC(), Beside: beside, Who: self(labels)}
 	a.dir = r.join(attemptsDir, a.info.Attempt)
-	if err := os.Mkdir(a.dir, 0o777); err != nil {
+	if err := os.Mkdir(a.dir, files.PrivateDirMode); err != nil {
 		return nil, storage("create the attempt's folder", err)
 	}
 	if err := writeJSON(a.join(attemptFile), a.info); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -481,6 +482,93 @@ func TestManifestIsChecked(t *testing.T) {
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "other.jsonl")); fault.As(err).Code != fault.NoRun {
 		t.Fatal(err)
+	}
+}
+
+// TestRunFolderIsPrivate: command lines and a kernel's configuration are in it, and folders of
+// processes with another umask are closed to others, too.
+func TestRunFolderIsPrivate(t *testing.T) {
+	r := newRun(t, 2, 4)
+	if err := r.AddSubmission(Submission{Engine: "slurm", Command: []string{"--password=secret"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Work(t.Context(), fast(0, compute)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(r.Dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(r.Output); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(r.Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 && entry.Name() != "out.jsonl" { // which becomes the output
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRunFolderOfAnotherUserIsRefused: another user could make this one compute and write
+// anything, as in a folder like /tmp, where whoever comes first creates the run folder.
+func TestRunFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: only root can give a folder to another user")
+	}
+	r := newRun(t, 2, 4)
+	if err := os.Chown(r.Dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func() (*Run, error){
+		"Open": func() (*Run, error) { return Open(r.Output) },
+		"Create": func() (*Run, error) {
+			return Create(Manifest{Output: r.Output, Format: "jsonl", Shards: 2, Records: 4})
+		},
+	} {
+		if _, err := open(); fault.KindOf(err) != fault.Conflict || !strings.Contains(err.Error(), "not to you") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOutputIsNextToTheRunFolder: whatever the manifest says, and wherever the folder is moved.
+func TestOutputIsNextToTheRunFolder(t *testing.T) {
+	r := newRun(t, 2, 4)
+	if _, err := r.Work(t.Context(), fast(0, compute)); err != nil {
+		t.Fatal(err)
+	}
+	moved := filepath.Join(t.TempDir(), "moved.jsonl")
+	if err := os.Rename(r.Dir, Folder(moved)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(Folder(moved), manifestFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := filepath.Join(t.TempDir(), "victim")
+	forged := strings.Replace(string(data), `"format"`, fmt.Sprintf(`"output": %q, "replace": true, "format"`, victim), 1)
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.WriteFile(path, []byte(forged), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = Open(moved); err != nil || r.Output != moved {
+		t.Fatal(r, err)
+	}
+	if _, err := r.Merge(t.Context(), MergeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if merged, err := os.ReadFile(moved); string(merged) != all(4) {
+		t.Errorf("merged %q, %v", merged, err)
+	}
+	if kept, err := os.ReadFile(victim); string(kept) != "precious" {
+		t.Errorf("the other file is %q, %v", kept, err)
 	}
 }
 

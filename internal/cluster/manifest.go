@@ -27,6 +27,7 @@ const (
 	claimsDir       = "claims"
 	commitsDir      = "commits"
 	mergedFile      = "merged.json"
+	folderSuffix    = ".shards"
 )
 
 // Manifest is what all shards of a run must agree on.
@@ -34,14 +35,13 @@ type Manifest struct {
 	Version int       `json:"version"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
-	// Output and Errors are the files that the merge writes; absolute paths.
-	Output string `json:"output"`
+	// Output and Errors are the files that the merge writes; absolute paths. The file has no
+	// output: that is always the one next to the run folder.
+	Output string `json:"-"`
 	Errors string `json:"errors,omitempty"`
 	// Format is that of the output, Parts whether it is a folder of parts.
 	Format string `json:"format"`
 	Parts  bool   `json:"parts,omitempty"`
-	// Replace: the merge may replace an existing output.
-	Replace bool `json:"replace,omitempty"`
 	// Shards is how many there are; Records of the input, from First on, are divided among
 	// them.
 	Shards  int   `json:"shards"`
@@ -87,7 +87,7 @@ func Folder(output string) string {
 	if full, err := filepath.Abs(output); err == nil {
 		output = full
 	}
-	return filepath.Clean(output) + ".shards"
+	return filepath.Clean(output) + folderSuffix
 }
 
 func (r *Run) join(names ...string) string {
@@ -98,10 +98,13 @@ func (r *Run) join(names ...string) string {
 func Open(output string) (*Run, error) {
 	r := &Run{Dir: Folder(output)}
 	path := r.join(manifestFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, fault.New(fault.Usage, "%s is not divided into shards: there is no %s", output, path).WithCode(fault.NoRun, "")
 	}
+	if err := makePrivate(r.Dir); err != nil {
+		return nil, storage("open the run folder", err)
+	}
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, storage("read the run's manifest", err)
 	}
@@ -116,7 +119,21 @@ func Open(output string) (*Run, error) {
 	case r.Shards < 1 || r.Shards > MaxShards || r.Records < 0 || r.First < 0:
 		return nil, fault.New(fault.Conflict, "%s is damaged: %d shards of %d records", path, r.Shards, r.Records)
 	}
+	if r.Output = strings.TrimSuffix(r.Dir, folderSuffix); r.Parts {
+		r.Output += "/"
+	}
 	return r, nil
+}
+
+// makePrivate refuses a run folder of another user, who could make this one's processes write
+// to any file, and removes access for others.
+func makePrivate(path string) error {
+	err := files.MakePrivate(path)
+	var other *files.NotOwnError
+	if errors.As(err, &other) {
+		return fault.New(fault.Conflict, "the run folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
+	}
+	return err
 }
 
 // compact undoes the indentation of members that only the caller knows.
@@ -150,7 +167,10 @@ func Create(m Manifest) (*Run, error) {
 	m.Sum = m.sum()
 	r := &Run{Manifest: m, Dir: Folder(m.Output)}
 	for _, dir := range []string{"", attemptsDir, claimsDir, commitsDir} {
-		if err := os.Mkdir(r.join(dir), 0o777); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(r.join(dir), files.PrivateDirMode); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, storage("create the run folder", err)
+		}
+		if err := makePrivate(r.join(dir)); err != nil {
 			return nil, storage("create the run folder", err)
 		}
 	}
@@ -175,7 +195,7 @@ func writeJSON(path string, value any) error {
 	if err != nil {
 		return err
 	}
-	return storage("write "+path, files.WriteDurably(path, append(data, '\n'), files.PublicMode))
+	return storage("write "+path, files.WriteDurably(path, append(data, '\n'), files.PrivateMode))
 }
 
 // readJSON reads a file that was published or renamed, and is therefore complete.
@@ -226,7 +246,7 @@ func replaceJSON(path string, value any) error {
 		return err
 	}
 	aside := path + ".tmp"
-	if err := os.WriteFile(aside, append(data, '\n'), 0o666); err != nil {
+	if err := os.WriteFile(aside, append(data, '\n'), files.PrivateMode); err != nil {
 		return err
 	}
 	return os.Rename(aside, path)

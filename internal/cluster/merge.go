@@ -121,6 +121,7 @@ func (r *Run) alreadyMerged() (Merged, bool) {
 	if err := readJSON(r.join(mergedFile), &m); err != nil || m.Run != r.ID {
 		return m, false
 	}
+	m.Output = r.Output // the folder may have moved with it
 	_, err := os.Stat(m.Output)
 	m.Already = err == nil
 	return m, m.Already

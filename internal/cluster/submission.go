@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 const submitsDir = "submits"
@@ -23,7 +25,7 @@ type Submission struct {
 
 // AddSubmission records a submission.
 func (r *Run) AddSubmission(s Submission) error {
-	if err := os.MkdirAll(r.join(submitsDir), 0o777); err != nil {
+	if err := os.MkdirAll(r.join(submitsDir), files.PrivateDirMode); err != nil {
 		return storage("record the submission", err)
 	}
 	if s.Created.IsZero() {

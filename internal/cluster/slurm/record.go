@@ -50,7 +50,7 @@ func WriteRecord(path string, r Record) error {
 	if err != nil {
 		return err
 	}
-	return files.WriteDurably(path, append(data, '\n'), files.PublicMode)
+	return files.WriteDurably(path, append(data, '\n'), files.PrivateMode)
 }
 
 // Records reads all records in a folder, the oldest first. A folder that does not exist
