@@ -49,7 +49,7 @@ var roles = map[string]role{
 	"Devices.PinUUID": effort, "Devices.NoAffinity": effort, "Devices.Profile": effort, "Devices.Monitor": effort, "Devices.NoMonitor": effort,
 	"Batching.Size": effort, "Batching.Auto": effort, "Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
-	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Resume.MaxRequests": effort, "Resume.MaxTokens": effort, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
+	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Resume.MaxRequests": effort, "Resume.MaxTokens": effort, "Resume.Spent": program, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Pool": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,

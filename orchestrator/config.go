@@ -322,6 +322,9 @@ type Resume struct {
 	// compute a record. Only a kernel that computes records one by one can be limited. Answers
 	// to requests that were sent before are awaited, so more tokens may be used.
 	MaxRequests, MaxTokens int64
+	// Spent is what earlier jobs have counted for the same records: see Spent. The job's counts
+	// begin there.
+	Spent map[string]int64
 	// DrainTimeout is how long the batches in flight may take once the job stops; default
 	// 20s, since schedulers kill after 30. Batches that take longer are computed by the
 	// next run.

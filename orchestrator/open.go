@@ -32,7 +32,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	s.job.scaler.tuned(s.slot, &setup)
 	s.poolKey, s.loaded = poolKey(setup, s.slot), nil
 	started := time.Now()
-	if kept := s.job.config.Pool.take(s.poolKey, setup.Figures); kept != nil {
+	if kept := s.job.config.Pool.take(s.poolKey, wire.Renew{Figures: setup.Figures, Spend: setup.Spend}); kept != nil {
 		s.job.monitor.hold(s.slot)
 		s.adopt(kept)
 		loaded := s.loaded

@@ -74,9 +74,8 @@ func (p *Pool) describe(key string, ready wire.Ready) {
 	p.infos[key] = ready
 }
 
-// take returns a worker that is still alive, nil if there is none, for a job that counts in
-// the file figures.
-func (p *Pool) take(key, figures string) *keptWorker {
+// take returns a worker that is still alive, nil if there is none, for the next job.
+func (p *Pool) take(key string, renew wire.Renew) *keptWorker {
 	if p == nil {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (p *Pool) take(key, figures string) *keptWorker {
 			continue
 		default:
 		}
-		if w.conn.Send(wire.Message{Renew: &wire.Renew{Figures: figures}}) == nil {
+		if w.conn.Send(wire.Message{Renew: &renew}) == nil {
 			return w
 		}
 		w.kill()
@@ -131,7 +130,7 @@ func (p *Pool) Close() {
 // poolKey identifies the workers that can replace each other: those with the same setup on
 // the same device.
 func poolKey(setup wire.Setup, slot Slot) string {
-	setup.SocketDir, setup.Figures, setup.Proven, setup.Programs = "", "", nil, nil
+	setup.SocketDir, setup.Figures, setup.Spend, setup.Proven, setup.Programs = "", "", wire.Spend{}, nil, nil
 	if setup.Records.AutoBatch {
 		setup.Records.BatchSize = 0 // the worker has found a better one
 	}

@@ -29,8 +29,31 @@ func (p *prepared) openFigures(f *folder) (err error) {
 	case err != nil:
 		return fault.New(fault.Storage, "count requests: %w", err)
 	}
+	for name, n := range p.config.Resume.Spent {
+		p.figures.Raise(name, n)
+	}
 	p.figuresPath, p.spentBefore = path, p.figures.All()
 	return nil
+}
+
+// Spent returns what the kernels of the job with this output have counted, whether it runs, was
+// interrupted or is finished; nil if there is no such job.
+func Spent(output string) (map[string]int64, error) {
+	f := &folder{path: absolute(output) + folderSuffix}
+	spent, err := figures.Read(f.join(figuresFile))
+	if errors.Is(err, os.ErrNotExist) {
+		var report Report
+		if report, err = readReport(f.join(reportFile)); err == nil {
+			spent = report.Usage
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fault.New(fault.Conflict, "what the job has spent is no longer known: %w", err).WithCode(fault.Damaged, "")
+	}
+	return spent, nil
 }
 
 func (p *prepared) limitsSpending() bool {

@@ -269,7 +269,7 @@ func (w *Worker) nextRun(ctx context.Context) (*chunkRun, error) {
 func (w *Worker) takeRenewed() bool {
 	select {
 	case renew := <-w.renewed:
-		w.setup.Figures = renew.Figures
+		w.setup.Figures, w.setup.Spend = renew.Figures, renew.Spend
 		return true
 	default:
 		return false

@@ -276,6 +276,10 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 		}
 	}
 	w.notice(fmt.Sprintf("shard %d of %d: records %d to %d", a.Shard, w.run.Shards, a.First, a.First+a.Records-1))
+	limits, err := w.limit(a, &config)
+	if err != nil {
+		return cluster.Result{}, err
+	}
 	adopted := w.adopt(a.Earlier(), config)
 	config.Display.OnEvent = progressOf(a)
 	own := *w.session
@@ -293,7 +297,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	}
 	w.concurrent = report.Concurrency > 0
 	if err != nil && !errors.Is(err, errSomeFailed) {
-		return cluster.Result{}, err
+		return cluster.Result{}, limits.explain(err)
 	}
 	return shardResult(ctx, report, config, time.Since(started))
 }
@@ -362,7 +366,7 @@ func progressOf(a *cluster.Attempt) func(orchestrator.Event) {
 func shardResult(ctx context.Context, report orchestrator.Report, config orchestrator.Config, took time.Duration) (cluster.Result, error) {
 	result := cluster.Result{
 		Counts:  chunk.Counts{Records: report.In, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
-		Skipped: len(report.SkippedInputs), Rate: report.Rate, Elapsed: took, Kinds: make(map[string]int64),
+		Skipped: len(report.SkippedInputs), Rate: report.Rate, Elapsed: took, Kinds: make(map[string]int64), Usage: report.Usage,
 	}
 	for _, kind := range report.Failures {
 		result.Kinds[kind.Kind] += kind.Count

@@ -98,11 +98,12 @@ type Attempt struct {
 	// First and Records are the shard's range.
 	First, Records int64
 
-	run   *Run
-	info  attemptInfo
-	key   string
-	dir   string
-	claim int
+	run       *Run
+	info      attemptInfo
+	key       string
+	dir       string
+	claim     int
+	committed map[int]Result // those of other shards, as far as they are known
 
 	mu     sync.Mutex
 	last   beat

@@ -21,6 +21,8 @@ type Result struct {
 	// its manifest. Errors are those of the errors file.
 	Output chunk.FileSum `json:"output"`
 	Errors chunk.FileSum `json:"errors,omitzero"`
+	// Usage is what the kernels have counted, such as requests, in all attempts at the shard.
+	Usage map[string]int64 `json:"usage,omitempty"`
 	// Kinds are the failed records by kind.
 	Kinds map[string]int64 `json:"kinds,omitempty"`
 	// Skipped is how many input files could not be read to their end.

@@ -192,6 +192,7 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := a.live(beatInterval(w.watch.lostAfter), cancel, w.Notice)
+	a.committed = w.watch.results
 	result, err := Result{}, error(nil)
 	if a.Records > 0 { // a run may have more shards than records
 		result, err = w.Compute(ctx, a)

@@ -150,6 +150,29 @@ func (f *File) Take(name string, limit int64) bool {
 	}
 }
 
+// Raise makes a count at least n.
+func (f *File) Raise(name string, n int64) {
+	value := f.value(name, true)
+	for value != nil {
+		if now := value.Load(); now >= n || value.CompareAndSwap(now, n) {
+			return
+		}
+	}
+}
+
+// Read returns all counts of a file that other processes may be using, on this host or on
+// another one.
+func Read(path string) (map[string]int64, error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case err != nil || len(data) == 0: // empty: it is being created
+		return nil, err
+	case len(data) != size || !bytes.HasPrefix(data, []byte(header)):
+		return nil, fmt.Errorf("%s: %w", path, ErrDamaged)
+	}
+	return (&File{data: data}).All(), nil
+}
+
 // Get returns a count.
 func (f *File) Get(name string) int64 {
 	if value := f.value(name, false); value != nil {

@@ -135,3 +135,23 @@ func TestDamaged(t *testing.T) {
 		t.Error("a limit does not hold")
 	}
 }
+
+func TestRaiseAndRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "figures")
+	if _, err := Read(path); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	f := open(t, path)
+	f.Add(Requests, 5)
+	f.Raise(Requests, 3)
+	f.Raise(TotalTokens, 7)
+	if all, err := Read(path); err != nil || !maps.Equal(all, map[string]int64{Requests: 5, TotalTokens: 7}) {
+		t.Error(all, err)
+	}
+	if err := os.WriteFile(path, []byte("no figures"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+}

@@ -138,8 +138,9 @@ type Trimmed struct {
 // Renew means that the job is done, and chunks of another one follow: what was said about
 // the pace, about sharing memory and about the job's end no longer holds.
 type Renew struct {
-	// Figures is as in Setup.
+	// Figures and Spend are as in Setup.
 	Figures string `json:"figures,omitempty"`
+	Spend   Spend  `json:"spend,omitzero"`
 }
 
 // End means that no chunk follows: close the kernel and exit.
