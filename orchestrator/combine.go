@@ -52,7 +52,7 @@ type Piece struct {
 func Combine(ctx context.Context, c Combined) error {
 	combined := &combination{Combined: c}
 	if err := combined.load(); err != nil || combined.first == nil {
-		return err // nothing was computed, or nothing was kept
+		return err // nothing was kept
 	}
 	f, err := openFolder(ctx, Config{Output: Output{Path: c.Output}})
 	if err != nil {
@@ -101,6 +101,13 @@ func (c *combination) load() error {
 			return fault.New(fault.Conflict, "what is known of the failed records of %s: %w", p.Output, err)
 		}
 		c.folders, c.reports = append(c.folders, f), append(c.reports, report)
+	}
+	if c.first == nil && len(c.Pieces) == 0 { // no record, hence no piece
+		c.first = &manifest{Version: manifestVersion}
+		if err := json.Unmarshal(c.Print, &c.first.Fingerprint); err != nil {
+			return err
+		}
+		c.first.Input, c.first.Kernel = c.first.Fingerprint.Input.Path, c.first.Fingerprint.Kernel.Name
 	}
 	if c.first == nil {
 		return nil
@@ -244,6 +251,10 @@ func (c *combination) report() (Report, error) {
 		r.add(piece)
 		r.addWorkers(piece.Workers, c.Pieces[i].Machine)
 		tally.Add(piece.failureTally())
+	}
+	if len(c.reports) == 0 {
+		r.Input, r.Kernel, r.Started = c.first.Input, c.first.Kernel, time.Now()
+		ended = r.Started
 	}
 	r.Failures, r.Causes = failureReports(tally.Kinds), failureReports(tally.Causes)
 	r.Elapsed = ended.Sub(r.Started)

@@ -34,7 +34,7 @@ const (
 	CodeExists       = fault.Exists       // the output exists: set Force
 	CodeTaken        = fault.Taken        // another program took the output's name: move it away, or set Force
 	CodeFinished     = fault.Finished     // the job is finished: set Force to run it again
-	CodeDamaged      = fault.Damaged      // files of an earlier run are damaged: set Fresh
+	CodeDamaged      = fault.Damaged      // files of an earlier run are damaged: set Fresh, and Force if that is the value
 	CodeChanged      = fault.Changed      // the job changed since it began: set Fresh, or AcceptChanges to the value
 	CodeEdited       = fault.Edited       // a file of the kernel was edited: restore it, or set AcceptChanges
 	CodeInputChanged = fault.InputChanged // the input was changed: restore it, or set Fresh

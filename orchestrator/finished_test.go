@@ -223,3 +223,26 @@ func TestInterruptedRetryResumesOrStartsOver(t *testing.T) {
 		})
 	}
 }
+
+// TestInspectDuringRetry: a job that is being retried is a finished one.
+func TestInspectDuringRetry(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, "{\"do\":\"same\"}\n{\"do\":\"fail\",\"then\":\"same\"}\n")
+	c := d.config("test-mending")
+	if r, err := run(t, c); err != nil || r.Failed != 1 {
+		t.Fatal(r, err)
+	}
+	again := d.config("")
+	again.Kernel.Config = []byte(`{"Repaired":true}`)
+	inspected := 0
+	again.Display.OnEvent = func(orchestrator.Event) {
+		inspected++
+		status, err := orchestrator.Inspect(c.Output.Path, "")
+		if err != nil || status.State != orchestrator.Done || status.Holder == "" || status.Report.In != 2 {
+			t.Errorf("%+v, %v", status, err)
+		}
+	}
+	if r, err := orchestrator.Retry(t.Context(), again); err != nil || r.Failed != 0 || inspected == 0 {
+		t.Fatal(r, inspected, err)
+	}
+}

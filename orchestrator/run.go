@@ -40,7 +40,7 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	defer func() { f.close(begun) }()
 	before, err := findEarlier(ctx, config, f)
 	if err != nil {
-		return Report{}, err
+		return Report{}, startsOver(config, err)
 	}
 	if before != nil {
 		begun = true
@@ -48,7 +48,8 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 			config.Output.PartBytes = bytes // cut the rest of the output as before
 		}
 		if before.state.Complete {
-			return finishEarlier(config, f, before)
+			report, err := finishEarlier(config, f, before)
+			return report, startsOver(config, err)
 		}
 		defer before.close()
 	} else if report, done := findFinished(ctx, config, f); done {
@@ -84,6 +85,17 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	return newJob(p, f, output, started).run(ctx)
+}
+
+// startsOver adds to a fault after which the job can only start over what else that takes: an
+// output that has its name already must be replaced.
+func startsOver(c Config, err error) error {
+	if e := fault.As(err); e != nil && e.Code == fault.Damaged {
+		if named := fault.As(checkOutputs(c)); named != nil && named.Code == fault.Exists {
+			return e.WithCode(fault.Damaged, "force")
+		}
+	}
+	return err
 }
 
 // checked returns the settings with their defaults, after checking what can be checked

@@ -27,7 +27,7 @@ const (
 // Status is what is known about the job of an output.
 type Status struct {
 	State JobState `json:"state"`
-	// Holder is the process that runs it.
+	// Holder is the process that runs it; that of a finished job retries it.
 	Holder string `json:"holder,omitempty"`
 	Folder string `json:"folder"`
 	// Report is that of the finished job or, for an unfinished one, what is committed
@@ -61,24 +61,27 @@ func Inspect(output, workDir string) (Status, error) {
 		return Status{}, err
 	}
 	s := Status{Folder: path, First: m.Fingerprint.Input.Offset}
-	_, statErr := os.Stat(f.join(journalFile))
-	if held, holder := lockHeld(f.join("lock")); held {
-		s.State, s.Holder = Running, holder.String()
-	} else if !errors.Is(statErr, os.ErrNotExist) {
-		s.State = Interrupted
-	} else {
-		s.State = Done
+	held, holder := lockHeld(f.join("lock"))
+	if held {
+		s.Holder = holder.String()
 	}
-	if s.State == Done {
-		s.Report, err = readReport(f.join(reportFile))
+	s.Report, s.Ranges, err = committed(f, m)
+	switch {
+	case !errors.Is(err, os.ErrNotExist): // a finished job has no journal, also while it is retried
+		if s.State = Interrupted; held {
+			s.State = Running
+		}
+	default:
+		s.State = Done
+		if s.Report, err = readReport(f.join(reportFile)); held && errors.Is(err, os.ErrNotExist) { // it has just begun
+			s.State, err = Running, nil
+		}
 		if arrays, apart := m.arraysOf(output); apart == "" {
 			s.Report.placeArrays(arrays)
 		}
 		if now, with := m.movedWith(output, m.Errors); m.Errors != "" && with && !m.writes(output) {
 			s.Report.Errors = now
 		}
-	} else {
-		s.Report, s.Ranges, err = committed(f, m)
 	}
 	s.Report.Output, s.Report.Folder = output, path // as seen from here
 	return s, err

@@ -109,6 +109,33 @@ func TestCompleteOutputIsChecked(t *testing.T) {
 	}
 }
 
+// TestDamageAfterTheRename: a job whose output has its name can only start over by replacing
+// that, and the fault names the setting.
+func TestDamageAfterTheRename(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(c orchestrator.Config) string{
+		"journal": func(c orchestrator.Config) string { return jobFolder(c) + "/journal" },
+		"job":     func(c orchestrator.Config) string { return jobFolder(c) + "/job.json" },
+		"output":  func(c orchestrator.Config) string { return c.Output.Path },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, c := execJob(t)
+			if end := startDriver(t, driverOf(t, c), "renamed-"+name, crash.Variable+"=clearing").wait(t); !end.killed {
+				t.Fatalf("ended: %s", end)
+			}
+			edit(t, damage(c), func(b []byte) []byte { return append([]byte("x"), b...) })
+			_, err := run(t, c)
+			wantFault(t, err, fault.Conflict, "[damaged force]")
+			c.Resume.Fresh, c.Output.Force = true, true
+			mustRun(t, d, c)
+			if d.read("out.jsonl") != numbered(300) {
+				t.Error("output differs")
+			}
+		})
+	}
+}
+
 // TestUnreadableJournalIsKept: an error other than "no such file" deletes nothing.
 func TestUnreadableJournalIsKept(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,9 @@ func hint(code fault.Code, value string) string {
 	if strings.Contains(text, "%s") {
 		text = fmt.Sprintf(text, value)
 	}
+	if code == fault.Damaged && value != "" {
+		text = fmt.Sprintf("; --fresh --%s starts the job over and replaces its output", value)
+	}
 	if code == fault.Changed && value != "" {
 		text += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", value)
 	}

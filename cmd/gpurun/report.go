@@ -63,7 +63,7 @@ func newReport() *cobra.Command {
 				fmt.Println(interrupted(status.Report))
 				progress.WriteCommitted(os.Stdout, status.Report, reportHints{})
 			default:
-				fmt.Println("finished")
+				fmt.Println("finished" + retriedBy(status))
 				if verify {
 					fmt.Println(verified(status.Report))
 				}
@@ -77,6 +77,14 @@ func newReport() *cobra.Command {
 	cmd.Flags().StringVar(&html, "html", "", "also write the report with charts to this `FILE`, for a browser")
 	cmd.Flags().BoolVar(&verify, "verify", false, "verify the checksums of a finished job's output")
 	return cmd
+}
+
+// retriedBy says which process retries the failed records of a finished job.
+func retriedBy(s orchestrator.Status) string {
+	if s.Holder == "" {
+		return ""
+	}
+	return "; being retried by " + s.Holder
 }
 
 // verified says what was compared with the checksums, and found equal.

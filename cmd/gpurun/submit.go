@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -117,10 +118,19 @@ func sharedJob(output string, err error) error {
 		return err
 	}
 	run, failed := cluster.Open(output)
-	if failed != nil {
+	if failed != nil || run.Merged() && !describable(run) {
 		return err
 	}
 	return usagef("machines share the job of %s, and its shards are in %s: gpurun submit status shows them, and gpurun submit merge makes one job of them", output, run.Dir)
+}
+
+// describable reports whether a merge can make a job of the shards: --clean removes theirs.
+func describable(run *cluster.Run) bool {
+	results, err := run.Results()
+	return err == nil && (len(results) == 0 || slices.ContainsFunc(results, func(r cluster.Result) bool {
+		_, err := orchestrator.Inspect(run.ResultOutput(r), "")
+		return err == nil
+	}))
 }
 
 // mergeRun merges a run and reports the result.

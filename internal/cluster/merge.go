@@ -127,6 +127,12 @@ func (r *Run) alreadyMerged() (Merged, bool) {
 	return m, m.Already
 }
 
+// Merged reports whether the run is merged, and its output is still there.
+func (r *Run) Merged() bool {
+	_, merged := r.alreadyMerged()
+	return merged
+}
+
 // changed reports whether the output has another size than the merge gave it.
 func (m Merged) changed(parts bool) bool {
 	path := m.Output

@@ -16,7 +16,8 @@ const (
 	Taken Code = "taken"
 	// Finished: the job is finished and does not run again unless forced.
 	Finished Code = "finished"
-	// Damaged: the files of an earlier run are damaged. The job can start over.
+	// Damaged: the files of an earlier run are damaged. The job can start over. The value is
+	// the setting that this needs because its output exists; "" if none.
 	Damaged Code = "damaged"
 	// Changed: the job is not the one that an earlier run started. The value is what may
 	// be accepted as changed: "kernel,config"; empty if nothing may.
