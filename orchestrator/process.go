@@ -355,7 +355,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 		Python: wire.Python{Interpreter: p.config.Kernel.Python, IOWorkers: p.config.Kernel.IOWorkers, NaN: p.config.Kernel.NaN},
 		Dir:    p.config.Dir, PluginPath: p.config.pluginPath, SocketDir: socketDir,
 		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, Checkpoint: p.config.Resume.Checkpoint, LeastTimeout: p.config.leastTimeout, Retries: max(0, p.config.Failures.Retries),
-		Figures: p.figuresPath, Spend: wire.Spend{Requests: p.config.Resume.MaxRequests, Tokens: p.config.Resume.MaxTokens}, LogLevel: p.config.Display.LogLevel,
+		Figures: p.figuresPath, Asked: p.hasAsked(), Spend: wire.Spend{Requests: p.config.Resume.MaxRequests, Tokens: p.config.Resume.MaxTokens}, LogLevel: p.config.Display.LogLevel,
 		Records: wire.Records{
 			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,
 			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.kept(), SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,

@@ -232,3 +232,28 @@ func TestRecordTimeLimit(t *testing.T) {
 	}
 	checkBatch(t, d, n, map[int]string{hangs: "gave up after 2 attempts: the server did not answer within the time limit of a record"})
 }
+
+// A job that has sent requests waits for its server when it resumes, as in the middle of a run,
+// and stops resumable. One that has sent none stops with the error of a wrong address.
+func TestResumeWaitsForTheServer(t *testing.T) {
+	t.Parallel()
+	s, err := openaitest.Start(openaitest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, c := requestsJob(t, s, batchRequests(40), 4)
+	c.Kernel.Config = []byte(`{"concurrency":4,"max_outage":0.2}`)
+	c.Resume.MaxRequests = 10
+	if _, err := run(t, c); fault.KindOf(err) != fault.Stopped {
+		t.Fatal(err)
+	}
+	c.Resume.MaxRequests = 0
+	s.Close()
+	if _, err := run(t, c); fault.KindOf(err) != fault.Stopped || !strings.Contains(err.Error(), "could not be reached for 200ms") {
+		t.Errorf("resumed: %v", err)
+	}
+	c.Resume.Fresh = true
+	if _, err := run(t, c); fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("fresh: %v", err)
+	}
+}

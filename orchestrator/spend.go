@@ -56,6 +56,9 @@ func Spent(output string) (map[string]int64, error) {
 	return spent, nil
 }
 
+// hasAsked reports whether the job has sent requests.
+func (p *prepared) hasAsked() bool { return p.figures != nil && p.figures.Get(figures.Requests) > 0 }
+
 func (p *prepared) limitsSpending() bool {
 	return p.config.Resume.MaxRequests > 0 || p.config.Resume.MaxTokens > 0
 }

@@ -32,6 +32,8 @@ type Resolver struct {
 	Python PythonOptions
 	// Exec applies to kernels whose name begins with exec:.
 	Exec ExecOptions
+	// KnownServer: see OpenAIConfig.Known.
+	KnownServer bool
 
 	later bool // the kernel is a step after the first
 }
@@ -83,6 +85,9 @@ type OpenAIConfig struct {
 	URL string `json:"url"`
 	// Config is the user's configuration; see package openai.
 	Config json.RawMessage `json:"config,omitempty"`
+	// Known: the job has sent requests to the server before. If it cannot be reached, the
+	// kernel waits for it from the start.
+	Known bool `json:"known,omitempty"`
 }
 
 // ServeConfig is the configuration of the built-in kernel serve, which runs serve:COMMAND.
@@ -181,7 +186,7 @@ func (r Resolver) resolveOpenAI(url string, config Config) (Named, error) {
 	if !slices.Contains(r.Builtins, "openai") {
 		return Named{}, fault.New(fault.Incompatible, "this program has no openai kernel built in (available: %s)", r.available())
 	}
-	encoded, err := json.Marshal(OpenAIConfig{URL: url, Config: json.RawMessage(bytes.TrimSpace(config))})
+	encoded, err := json.Marshal(OpenAIConfig{URL: url, Config: json.RawMessage(bytes.TrimSpace(config)), Known: r.KnownServer})
 	if err != nil {
 		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
 	}

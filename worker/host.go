@@ -55,8 +55,9 @@ func (h *kernelHost) resolver() plugins.Resolver {
 	return plugins.Resolver{
 		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
 		SearchPath: cmp.Or(h.setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: h.setup.Dir,
-		Python: plugins.PythonOptions(h.setup.Python),
-		Exec:   plugins.ExecOptions{Mode: h.setup.ExecMode, ID: h.setup.ExecID, MaxLine: h.setup.Records.MaxBytes},
+		Python:      plugins.PythonOptions(h.setup.Python),
+		Exec:        plugins.ExecOptions{Mode: h.setup.ExecMode, ID: h.setup.ExecID, MaxLine: h.setup.Records.MaxBytes},
+		KnownServer: h.setup.Asked,
 	}
 }
 

@@ -39,6 +39,8 @@ type Setup struct {
 	// Figures is the file in which the workers of the job count together; see package
 	// figures. Empty if the kernel computes batches.
 	Figures string `json:"figures,omitempty"`
+	// Asked: the job has sent requests before, in this run or an earlier one.
+	Asked bool `json:"asked,omitempty"`
 	// Spend limits what the job may use.
 	Spend    Spend   `json:"spend,omitzero"`
 	LogLevel string  `json:"log_level,omitempty"`

@@ -96,6 +96,7 @@ type settings struct {
 	key       string
 	timeout   time.Duration
 	maxOutage time.Duration
+	known     bool    // OpenAIConfig.Known
 	server    *Server // nil unless the caller of the kernel runs it
 }
 
@@ -108,7 +109,7 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	s := settings{Options: Options{
 		Endpoint: Chat, Concurrency: defaultConcurrency, Timeout: defaultTimeout.Seconds(), MaxOutage: defaultMaxOutage.Seconds(),
 		APIKeyEnv: defaultKeyVariable, MaxBody: defaultMaxBody, KeepAlive: true, Truncated: TruncatedKeep,
-	}, server: server}
+	}, known: c.Known, server: server}
 	if server != nil {
 		// A key of the environment is for a service: the caller's server gets one only if
 		// the configuration says so.

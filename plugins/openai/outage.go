@@ -121,7 +121,8 @@ func (c *client) tryLater() plugins.Answer {
 	return plugins.TryLater(max(time.Until(o.next), 10*time.Millisecond), "%s cannot be reached (%s); trying for up to %s", c.base, o.cause, c.maxOutage)
 }
 
-// reach checks that there is a server, before any record is sent.
+// reach checks that there is a server, before any record is sent. A server that the job has
+// used may be restarting: its absence is an outage like any other.
 func (c *client) reach(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := c.ping(ctx)
@@ -130,6 +131,11 @@ func (c *client) reach(ctx context.Context) error {
 			return nil
 		case isCertificate(err):
 			return c.distrusted(err)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case c.known:
+			c.outage.begin(err)
+			return nil
 		case time.Since(began) >= min(reachTime, c.maxOutage):
 			return fault.New(fault.Incompatible, "%s cannot be reached: %w", c.base, err)
 		}
