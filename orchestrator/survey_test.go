@@ -52,6 +52,12 @@ func TestRangesAreTheWhole(t *testing.T) {
 			severalFiles.change(d, c)
 			c.Input.Offset, c.Input.Limit = 11, 133
 		},
+		"a byte order mark alone, a damaged file": func(d jobDir, c *orchestrator.Config) {
+			severalFiles.change(d, c)
+			d.write("data/2b.jsonl", "\ufeff")
+			d.write("data/3.jsonl.gz", d.read("data/3.jsonl.gz")[:60])
+			c.Input.SkipBad = true
+		},
 		"row groups": func(d jobDir, c *orchestrator.Config) {
 			groups, err := os.ReadFile("../chunk/input/parquet/testdata/groups.parquet")
 			if err != nil {
