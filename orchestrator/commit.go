@@ -75,9 +75,6 @@ func (c *committer) commit(segment chunk.Segment) error {
 		return err
 	}
 	err := c.output.Commit(segment)
-	if err == nil && c.keeper != nil {
-		c.keeper.Committed(segment.First, segment.Tally.Records)
-	}
 	appended, _ := c.output.Appended()
 	c.ledger.setAppended(appended)
 	return err

@@ -335,7 +335,7 @@ type Resume struct {
 	// WorkDir is where the job folder is created; default next to the output. A resume
 	// and a retry need the same.
 	WorkDir string
-	// Spool keeps a copy of a streamed input in the job folder until it is computed, so that
+	// Spool keeps a copy of a streamed input in the job folder until its results are durable, so that
 	// the job resumes without the stream once that was read to its end.
 	Spool bool
 	// Clean removes the job folder after a job in which no record failed.

@@ -230,6 +230,7 @@ func outputOptions(c Config, f *folder) commit.Options {
 // openOutput creates the output, or reopens it on resume.
 func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *commit.Journal, error) {
 	options := outputOptions(p.config, f)
+	options.Input = p.keeper
 	if options.Stop = ctx.Done(); !p.config.framed {
 		options.Layout = p.layout
 	}

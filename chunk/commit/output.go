@@ -9,6 +9,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -83,6 +84,9 @@ type Options struct {
 	Stop <-chan struct{}
 	// Journal records what must survive a crash; nil for a stream, which cannot be resumed.
 	Journal *Journal
+	// Input keeps what a resumed job needs until it is durable in the output; nil if it keeps
+	// nothing.
+	Input input.Keeper
 	// NoDurable skips durable points, to measure their cost.
 	NoDurable bool
 	// DurableEvery is the interval between durable points; default 5s.

@@ -62,6 +62,9 @@ func (o *Output) makePoint() {
 			for _, s := range p.parts {
 				removeCommitted(o.partPath(s))
 			}
+			if o.options.Input != nil {
+				o.options.Input.Durable(durable.Next)
+			}
 		}
 		p.result <- err
 	}()
@@ -108,6 +111,11 @@ func (o *Output) journal(entry Entry) error {
 	}
 	for i := range o.arrays {
 		if err := o.arrays[i].sync(); err != nil {
+			return err
+		}
+	}
+	if o.options.Input != nil {
+		if err := o.options.Input.Sync(); err != nil {
 			return err
 		}
 	}

@@ -91,7 +91,7 @@ type SequenceOptions struct {
 	Log *ChunkLog
 	// Done reports whether records that an earlier run has read need not be read again.
 	Done func(first, records int64) bool
-	// Keep keeps spool files until Committed says that they are not needed, and the folder
+	// Keep keeps spool files until Durable reports that they are not needed, and the folder
 	// when the source is closed. The spool then has no limit: streams are copied as fast as
 	// they arrive.
 	Keep bool
@@ -117,6 +117,7 @@ type sequence struct {
 	sections []Section
 	options  SequenceOptions
 	counted  []int64 // the first record of each section, and the end; nil if unknown
+	once     bool    // a stream is among the sections
 	cancel   context.CancelFunc
 	readers  sync.WaitGroup
 
@@ -185,10 +186,11 @@ func Sequence(sections []Section, options SequenceOptions) (Streamed, error) {
 		reading: make(map[int]*section), files: make(map[string]spoolFile), counted: counted,
 	}
 	for _, section := range sections {
-		if s.size += section.Size; section.Once {
-			s.size = 0
-			break
-		}
+		s.size += section.Size
+		s.once = s.once || section.Once
+	}
+	if s.once {
+		s.size = 0
 	}
 	for range min(options.Parallel, len(sections)) {
 		s.readers.Go(func() { s.readSections(ctx) })
@@ -308,7 +310,9 @@ func (s *sequence) log(r *section, end int) {
 func (s *sequence) logEnd(r *section) {
 	if !r.endLogged && s.err == nil {
 		r.endLogged, r.end.Section = true, s.head
-		s.err = s.options.Log.add(loggedChunk{End: &r.end})
+		if s.err = s.options.Log.add(loggedChunk{End: &r.end}); s.err == nil {
+			s.err = s.syncKept()
+		}
 	}
 }
 
@@ -395,26 +399,17 @@ func (s *sequence) Blank() int64 {
 // Release counts records: a chunk may be released in pieces, and its file is removed with
 // the last one.
 func (s *sequence) Release(c chunk.Chunk) {
-	if !s.options.Keep {
-		s.release(c.File, c.Records)
-	}
-}
-
-func (s *sequence) release(path string, records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	file, ok := s.files[path]
-	if !ok {
+	file, ok := s.files[c.File]
+	if !ok || s.options.Keep {
 		return
 	}
-	if file.records -= records; file.records > 0 {
-		s.files[path] = file
+	if file.records -= c.Records; file.records > 0 {
+		s.files[c.File] = file
 		return
 	}
-	delete(s.files, path)
-	s.spooled -= file.bytes
-	_ = os.Remove(path)
-	s.broadcast()
+	s.remove(c.File)
 }
 
 func (s *sequence) Close() error {

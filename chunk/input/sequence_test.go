@@ -453,11 +453,11 @@ func TestSequenceKeeps(t *testing.T) {
 	end := chunks[r.IntN(len(chunks))].First
 	for _, c := range chunks {
 		source.Release(c) // which is not enough
-		if c.First < end {
-			half := c.Records / 2
-			source.(Keeper).Committed(c.First, half)
-			source.(Keeper).Committed(c.First+half, c.Records-half)
-		}
+	}
+	source.(Keeper).Durable(end - 1) // the last of these chunks is not durable,
+	source.(Keeper).Durable(end)     // and now it is
+	if n := len(chunktest.Files(t, options.Dir)); n != len(chunks)-int(end/7) {
+		t.Errorf("%d of %d spool files are kept, although %d records are durable", n, len(chunks), end)
 	}
 	closeSource(t, source)
 	options.Log = logIn(t, dir)

@@ -307,7 +307,11 @@ func (w *spoolWriter) cut(last bool) error {
 		return nil
 	}
 	if w.out != nil {
-		if err := cmp.Or(w.out.Flush(), w.file.Close()); err != nil {
+		err := w.out.Flush()
+		if err == nil && w.options.Keep && w.Once {
+			err = w.file.Sync()
+		}
+		if err := cmp.Or(err, w.file.Close()); err != nil {
 			return spoolFault(err)
 		}
 		w.out.Reset(nil)
