@@ -155,7 +155,8 @@ func inputDifferences(was, now inputPrint) []string {
 	return append(differences("the input's", was, now), texts...)
 }
 
-// sameFile reports whether a file on disk is still the one that was planned for.
+// sameFile reports whether a file on disk is still the one that was planned for. An edit whose
+// author has restored the modification time shows in the ctime.
 func sameFile(now, was os.FileInfo) bool {
-	return os.SameFile(now, was) && now.Size() == was.Size() && now.ModTime().Equal(was.ModTime())
+	return os.SameFile(now, was) && now.Size() == was.Size() && now.ModTime().Equal(was.ModTime()) && changeTime(now).Equal(changeTime(was))
 }

@@ -154,6 +154,7 @@ func TestFilesChange(t *testing.T) {
 			}
 			return os.Rename(path+".new", path)
 		},
+		"is edited in place, time restored": func(path string) error { return editBytes(path, "", "xyz") },
 	} {
 		for _, file := range []string{"data/0.jsonl", "data/1.jsonl.gz"} {
 			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
@@ -172,6 +173,47 @@ func TestFilesChange(t *testing.T) {
 				wantFault(t, err, fault.Conflict, file, "changed while the job was reading it")
 			})
 		}
+	}
+}
+
+// TestLargeFilesChange: of large files, the fingerprint has samples only. What a job has read of
+// plain lines is compared byte by byte. A table that may have changed is reported.
+func TestLargeFilesChange(t *testing.T) {
+	t.Parallel()
+	const n = 80000
+	lines := numbered(n)
+	table := "id\n" + strings.NewReplacer(`{"id":`, "", "}", "").Replace(lines)
+	edit := func(path string) error { return editBytes(path, "22222", "xxxxx") }
+	for _, one := range []struct {
+		name, file string
+		change     func(path string) error
+		fault      bool
+		notices    int
+	}{
+		{"edited", "a.jsonl", edit, true, 0},
+		{"linked", "a.jsonl", harmless["linked"], false, 0},
+		{"edited", "b.csv", edit, false, 1},
+		{"linked", "b.csv", harmless["linked"], false, 1},
+	} {
+		t.Run(one.file+" "+one.name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, "")
+			d.write("a.jsonl", lines+lines)
+			d.write("b.csv", table)
+			c := slowJob(d)
+			c.Input.Path, c.Input.Paths = "both", []string{d.join("a.jsonl"), d.join("b.csv")}
+			c.Batching.Size = 2000
+			_, notices, err := disturbed(t, c, func() {
+				if err := one.change(d.join(one.file)); err != nil {
+					t.Error(err)
+				}
+			})
+			if one.fault {
+				wantFault(t, err, fault.Conflict, one.file, "changed while the job was reading it")
+			} else if all := strings.Join(notices, "\n"); err != nil || strings.Count(all, one.file+" may have changed") != one.notices || len(notices) != one.notices {
+				t.Errorf("error %v, notices %q", err, all)
+			}
+		})
 	}
 }
 

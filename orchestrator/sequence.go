@@ -57,6 +57,7 @@ func (p *prepared) openSequence(f *folder) (err error) {
 	p.source = source
 	p.keeper, _ = source.(input.Keeper)
 	p.located, _ = source.(input.Located)
+	p.watch.source = p.located
 	p.estimated, _ = source.(input.Estimated)
 	if p.earlier != nil {
 		p.source = commit.Remaining(source, p.earlier.state)
@@ -175,7 +176,7 @@ func (p *prepared) bundle(r fileRange, options format.Options, skips []int64) in
 		s.Files = append(s.Files, input.SectionFile{Name: file.name, Number: r.from + i, Open: func(ctx context.Context) (format.Lines, error) {
 			lines, err := open(ctx)
 			if err == nil {
-				lines.ReadCloser = &checkedLines{lines.ReadCloser, p.watch, file}
+				lines.ReadCloser = &checkedLines{readCloser: lines.ReadCloser, watch: p.watch, file: file}
 			}
 			return lines, err
 		}})

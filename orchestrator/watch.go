@@ -63,7 +63,9 @@ func (w *inputWatch) readTail() ([]byte, error) {
 // segment is committed, from..to are the bytes it was read from; at the end of the job
 // they are the whole file. A file that was only touched or appended to counts as
 // unchanged: the planned part is intact and the output is right. notice then gets a
-// line for the user, once.
+// line for the user, once. A link to the file, another mode or another name for a while
+// change its ctime as an edit with a restored time does: the content is compared, without a
+// notice.
 func (w *inputWatch) check(from, to int64, notice func(text string)) error {
 	if w == nil {
 		return nil
@@ -72,13 +74,13 @@ func (w *inputWatch) check(from, to int64, notice func(text string)) error {
 	if err != nil {
 		return fault.New(fault.Storage, "check input: %w", err)
 	}
-	same := os.SameFile(now, w.was)
-	if same && now.Size() == w.was.Size() && now.ModTime().Equal(w.was.ModTime()) {
+	if sameFile(now, w.was) {
 		return nil
 	}
+	same := os.SameFile(now, w.was)
 	switch {
 	case now.Size() == w.was.Size():
-		err = w.compare(0, w.was.Size())
+		err = w.compareAll(same)
 	case same && now.Size() > w.was.Size():
 		w.grown = true
 		err = w.compare(from, min(to, w.was.Size()))
@@ -94,8 +96,19 @@ func (w *inputWatch) check(from, to int64, notice func(text string)) error {
 		w.report(notice, "the input "+w.path+" was appended to while the job was reading it; the appended records are not in the output")
 		return nil
 	}
-	w.report(notice, "the input "+w.path+" was touched while the job was reading it; its content is unchanged")
+	if !same || !now.ModTime().Equal(w.was.ModTime()) {
+		w.report(notice, "the input "+w.path+" was touched while the job was reading it; its content is unchanged")
+	}
 	return w.adopt(now)
+}
+
+// compareAll compares the whole file, or what was scanned so far: the rest of the same file is
+// scanned as it is now.
+func (w *inputWatch) compareAll(same bool) error {
+	if same && w.sums != nil && !w.whole {
+		return w.sums().CheckAll(w.path)
+	}
+	return w.compare(0, w.was.Size())
 }
 
 // compare reads the bytes from..to of the file and returns ErrOtherBytes if they are

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -67,6 +68,7 @@ func TestInputChangedMeanwhile(t *testing.T) {
 		"edited in place": func(path string) error {
 			return os.WriteFile(path, []byte(strings.Replace(in, `{"id":1}`, `{"ix":1}`, 1)), 0o666)
 		},
+		"edited in place, time restored": func(path string) error { return editBytes(path, `{"id":1}`, `{"ix":1}`) },
 		"edited in place, and appended to": func(path string) error { // a record that is already committed
 			return os.WriteFile(path, []byte(strings.Replace(in, `{"id":1}`, `{"ix":1}`, 1)+"{}\n"), 0o666)
 		},
@@ -112,6 +114,66 @@ func TestInputGoneMeanwhile(t *testing.T) {
 	resumes(t, d, c)
 	if d.read("out.jsonl") != in {
 		t.Error("output differs")
+	}
+}
+
+// editBytes changes the content of a file and restores its time, as an editor of bytes or
+// touch -r does.
+func editBytes(path, old, text string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.WriteAt([]byte(text), int64(strings.Index(string(data), old))); err != nil {
+		return err
+	}
+	return os.Chtimes(path, info.ModTime(), info.ModTime())
+}
+
+// harmless are changes of a file that leave its content and its time alone, but not the time at
+// which anything about it changed.
+var harmless = map[string]func(path string) error{
+	"linked": func(path string) error { return os.Link(path, path+".link") },
+	"chmod":  func(path string) error { return os.Chmod(path, 0o640) },
+	"moved away and back": func(path string) error {
+		if err := os.Rename(path, path+".away"); err != nil {
+			return err
+		}
+		return os.Rename(path+".away", path)
+	},
+}
+
+// TestInputHarmlesslyChangedMeanwhile: a link to the input, another mode or another name for a
+// while do not stop a job, and need no notice.
+func TestInputHarmlesslyChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	in := numbered(400)
+	for name, change := range harmless {
+		for _, split := range []input.Split{input.SplitRecords, input.SplitBytes} {
+			t.Run(name+" by "+string(split), func(t *testing.T) {
+				t.Parallel()
+				d := newJobDir(t, in)
+				c := slowJob(d)
+				c.Input.Split = split
+				_, notices, err := disturbed(t, c, func() {
+					if err := change(c.Input.Path); err != nil {
+						t.Error(err)
+					}
+				})
+				if err != nil || len(notices) > 0 || d.read("out.jsonl") != in {
+					t.Errorf("error %v, notices %q", err, notices)
+				}
+			})
+		}
 	}
 }
 

@@ -142,6 +142,9 @@ func (r *sectionReader) readPlain(ctx context.Context) (end sectionEnd, err erro
 	}
 	defer opened.Close()
 	source := opened.(*fileSource)
+	r.mu.Lock()
+	r.plain[r.number] = source
+	r.mu.Unlock()
 	for index := 0; ; index++ {
 		next := source.nextAhead(ctx)
 		c := next.chunk

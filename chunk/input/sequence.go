@@ -126,9 +126,10 @@ type sequence struct {
 	next    int           // the section to be read next
 	head    int           // the section that Next takes chunks from
 	reading map[int]*section
-	starts  []int64 // the first record of each section up to head
-	seen    int64   // records before head, including those that the limits leave out
-	used    int64   // records before head in chunks
+	starts  []int64             // the first record of each section up to head
+	plain   map[int]*fileSource // sections of plain lines that were opened
+	seen    int64               // records before head, including those that the limits leave out
+	used    int64               // records before head in chunks
 	total   int64
 	blank   int64
 	spooled int64 // bytes in spool files
@@ -183,7 +184,7 @@ func Sequence(sections []Section, options SequenceOptions) (Streamed, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sequence{
 		sections: sections, options: options, cancel: cancel, changed: make(chan struct{}),
-		reading: make(map[int]*section), files: make(map[string]spoolFile), counted: counted,
+		reading: make(map[int]*section), plain: make(map[int]*fileSource), files: make(map[string]spoolFile), counted: counted,
 	}
 	for _, section := range sections {
 		s.size += section.Size
@@ -335,6 +336,18 @@ func (s *sequence) SectionOf(record int64) (int, bool) {
 	defer s.mu.Unlock()
 	after := sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > record })
 	return after - 1, after > 0
+}
+
+// SumsOf returns the checksums of a section of plain lines.
+func (s *sequence) SumsOf(number int) (sums Sums, whole bool) {
+	s.mu.Lock()
+	source := s.plain[number]
+	s.mu.Unlock()
+	if source == nil {
+		return Sums{}, false
+	}
+	_, whole = source.Total() // before the sums: they only grow
+	return source.Sums(), whole
 }
 
 // Ready reports whether a chunk or the end of the input is available.

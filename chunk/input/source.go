@@ -41,6 +41,9 @@ type Located interface {
 	Source
 	// SectionOf returns the number of the section, if the record has been returned by Next.
 	SectionOf(record int64) (number int, ok bool)
+	// SumsOf returns the checksums of what was read of a section of plain lines so far, and
+	// whether that is all of it.
+	SumsOf(number int) (sums Sums, whole bool)
 }
 
 // Estimated is a source that knows about how many records there are before all are read.

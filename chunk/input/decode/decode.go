@@ -29,6 +29,9 @@ type Kind struct {
 // Plain reports whether the file consists of JSON lines as it is.
 func (k Kind) Plain() bool { return k.compression == nil && k.format.Name == jsonl.Name }
 
+// Compressed reports whether the file is compressed: it then has checksums of its own.
+func (k Kind) Compressed() bool { return k.compression != nil }
+
 // Rows reports whether the numbers of records count rows, not lines.
 func (k Kind) Rows() bool { return k.format.Rows }
 
