@@ -96,6 +96,9 @@ type Config struct {
 	// default outputCheckWait; with checkAll they wait until it ends.
 	checkWait time.Duration
 	checkAll  bool
+	// repaired, if set, is where a damaged input that was replaced differs from what an
+	// earlier run has read.
+	repaired *input.Repaired
 	// devices replaces the machine's devices in tests, clock the monitor's clock.
 	devices gpu.Options
 	clock   gpu.Clock

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -97,8 +96,8 @@ func (j *job) finish(err error) Report {
 		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0,
 		workers:   j.config.Devices.WorkersPerGPU == AutoWorkers || j.plan.Info.MaxWorkers == 1,
 	})
-	if errors.Is(err, errOutputDamaged) {
-		return report // the job runs again
+	if runsAgain(err) && j.config.repaired == nil {
+		return report
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
 	clean := cleans(j.config, report)

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/retry"
+	"github.com/gpurun/gpurun/worker/early"
 )
 
 // earlier is a job that was started in this folder and not finished.
@@ -64,7 +65,11 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	if e.chunkLog, err = input.ReadChunkLog(f.join(chunksFile)); err != nil {
 		return nil, err
 	}
-	if !e.computedAny() && !e.keepsPlan(c) && !e.keepsAnswers(c, f) {
+	if c.repaired != nil {
+		if err := e.forget(c.repaired.First, f); err != nil {
+			return nil, err
+		}
+	} else if !e.computedAny() && !e.keepsPlan(c) && !e.keepsAnswers(c, f) {
 		return nil, nil // there is nothing to resume
 	}
 	if lost := journal.Lost(); lost > 0 {
@@ -90,6 +95,20 @@ func findEarlier(ctx context.Context, c Config, f *folder) (_ *earlier, err erro
 	}
 	resumes = true
 	return e, nil
+}
+
+// forget discards what earlier runs have computed from a record on, because they have read it
+// from a damaged file.
+func (e *earlier) forget(first int64, f *folder) error {
+	before := e.state.Done()
+	if err := e.state.CutBackTo(first, e.journal); err != nil {
+		return err
+	}
+	if err := early.Forget(f.join(commit.PartsDir), first); err != nil {
+		return fault.New(fault.Storage, "clear job folder: %w", err)
+	}
+	e.notes = append(e.notes, fmt.Sprintf("a damaged input was replaced and differs from record %d on: %d records are computed again", first, before-e.state.Done()))
+	return nil
 }
 
 // computedAny reports whether the earlier run has computed anything.

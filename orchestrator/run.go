@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -17,11 +18,18 @@ import (
 // finds ctx.Err() and context.Cause(ctx) in the error.
 func Run(ctx context.Context, config Config) (Report, error) {
 	report, err := runJob(ctx, config)
-	if errors.Is(err, errOutputDamaged) && ctx.Err() == nil {
+	for runsAgain(err) && config.repaired == nil && ctx.Err() == nil {
 		config.checkAll = true
+		_ = errors.As(err, &config.repaired)
 		report, err = runJob(ctx, config)
 	}
 	return report, byContext(ctx, err)
+}
+
+// runsAgain reports whether a job found out while it ran that some of what earlier runs have left
+// cannot be used. It begins once more, without that.
+func runsAgain(err error) bool {
+	return errors.Is(err, errOutputDamaged) || errors.As(err, new(*input.Repaired))
 }
 
 // runJob is one attempt of Run: check the settings, find what earlier runs have left, plan,

@@ -30,6 +30,11 @@ func (p *prepared) openSequence(f *folder) (err error) {
 		if p.chunkLog, err = input.OpenChunkLog(f.join(chunksFile)); err != nil {
 			return err
 		}
+		if repaired := p.config.repaired; repaired != nil {
+			if err := p.chunkLog.Forget(repaired.First); err != nil {
+				return err
+			}
+		}
 		if err := p.checkLog(); err != nil {
 			return err
 		}

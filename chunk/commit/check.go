@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -287,6 +288,17 @@ func (s *State) CutBack(n int, journal *Journal) error {
 		s.Durable.Sides = sidesOf(sides, s.Encoded)
 	}
 	return journal.rewrite(s.entries())
+}
+
+// CutBackTo discards the results of all records from one on, also those in parts, and of some
+// before it if the output is encoded.
+func (s *State) CutBackTo(record int64, journal *Journal) error {
+	n := s.floor(s.segmentsBefore(record))
+	if n < len(s.Output) {
+		s.Segments = nil // they follow
+	}
+	s.Segments = slices.DeleteFunc(s.Segments, func(segment chunk.Segment) bool { return segment.End() > record })
+	return s.CutBack(n, journal)
 }
 
 // entries returns the shortest list of entries that leads to the state.

@@ -13,7 +13,7 @@ import (
 type ChunkLog struct {
 	log    *lineLog[loggedChunk]
 	before map[int]*loggedSection // of earlier runs
-	bad    map[int]bool           // files whose damage has stopped a run
+	bad    map[int]bool           // damaged files
 }
 
 // whatChunks is how messages call the log.
@@ -37,8 +37,11 @@ type loggedChunk struct {
 	Open bool `json:"open,omitempty"`
 
 	End *sectionEnd `json:"end,omitempty"`
-	// Damaged is the number of a file whose damage stops the job. It may be replaced.
+	// Damaged is the number of a file that is damaged. It may be replaced.
 	Damaged *int `json:"damaged,omitempty"`
+	// Forget: the chunks from this record on no longer count, because a damaged file was
+	// replaced.
+	Forget *int64 `json:"forget,omitempty"`
 }
 
 // same reports whether two chunks of a section hold the same lines.
@@ -53,14 +56,8 @@ type sectionEnd struct {
 	Seen    int64 `json:"seen"`
 	Records int64 `json:"records"`
 	Blank   int64 `json:"blank"`
-	// Bad is why it, or the last of BadFiles, could not be read any further. BadFiles are the
-	// numbers of damaged files.
-	Bad      string `json:"bad,omitempty"`
-	BadFiles []int  `json:"bad_files,omitempty"`
-}
-
-func (e sectionEnd) same(f sectionEnd) bool {
-	return e.Section == f.Section && e.Seen == f.Seen && e.Records == f.Records && e.Blank == f.Blank && e.Bad == f.Bad && slices.Equal(e.BadFiles, f.BadFiles)
+	// Bad is why it, or the last of its damaged files, could not be read any further.
+	Bad string `json:"bad,omitempty"`
 }
 
 // loggedSection is what the log says about a section.
@@ -97,6 +94,10 @@ func (l *ChunkLog) take(one loggedChunk) error {
 		l.bad[*one.Damaged] = true
 		return nil
 	}
+	if one.Forget != nil {
+		l.forget(*one.Forget)
+		return nil
+	}
 	if one.End != nil {
 		number = one.End.Section
 	}
@@ -114,6 +115,22 @@ func (l *ChunkLog) take(one loggedChunk) error {
 	}
 	s.chunks, s.end = append(s.chunks[:one.Index], one), nil
 	return nil
+}
+
+// forget drops the chunks from a record on.
+func (l *ChunkLog) forget(first int64) {
+	for _, s := range l.before {
+		if i := slices.IndexFunc(s.chunks, func(c loggedChunk) bool { return c.First >= first }); i >= 0 {
+			s.chunks, s.end = s.chunks[:i], nil
+		}
+	}
+}
+
+// Forget drops the chunks from a record on: the files that follow are no longer what earlier
+// runs have read.
+func (l *ChunkLog) Forget(first int64) error {
+	l.forget(first)
+	return l.log.add(loggedChunk{Forget: &first})
 }
 
 // section returns what earlier runs have logged about a section.
@@ -136,20 +153,7 @@ func (l *ChunkLog) Covers(records int64) bool {
 }
 
 // Bad reports whether an earlier run found an input file damaged.
-func (l *ChunkLog) Bad(file int) bool {
-	if l == nil {
-		return false
-	}
-	if l.bad[file] {
-		return true
-	}
-	for number, s := range l.before {
-		if s.end != nil && s.end.Bad != "" && (slices.Contains(s.end.BadFiles, file) || s.end.BadFiles == nil && number == file) {
-			return true
-		}
-	}
-	return false
-}
+func (l *ChunkLog) Bad(file int) bool { return l != nil && l.bad[file] }
 
 // add appends a line, unless the log has it.
 func (l *ChunkLog) add(one loggedChunk) error {
@@ -161,7 +165,7 @@ func (l *ChunkLog) add(one loggedChunk) error {
 			return nil
 		}
 	} else if one.End != nil {
-		if end := l.section(one.End.Section).end; end != nil && end.same(*one.End) {
+		if end := l.section(one.End.Section).end; end != nil && *end == *one.End {
 			return nil
 		}
 	} else if s := l.section(one.Section); one.Index < len(s.chunks) && s.chunks[one.Index] == one {

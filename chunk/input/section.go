@@ -161,7 +161,7 @@ func (r *sectionReader) readPlain(ctx context.Context) (end sectionEnd, err erro
 		end.Records += c.Records
 		logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, FileSum: next.sum}
 		if index < len(r.before.chunks) && !logged.same(r.before.chunks[index]) {
-			return end, r.differs(r.before.chunks[index], "its content is different")
+			return end, r.differs(r.Name, r.before.chunks[index], "its content is different")
 		}
 		if err := r.emit(ctx, c, logged, c.Records); err != nil {
 			return end, err
@@ -238,7 +238,9 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	}
 	if w.options.SkipBad && !w.Once {
 		w.end.Bad = err.Error()
-		w.end.BadFiles = append(w.end.BadFiles, file.Number)
+		if err := w.logDamage(file.Number); err != nil {
+			return err
+		}
 		if w.options.Skipped != nil {
 			w.options.Skipped(Damage{Name: file.Name, Line: line, Rows: w.rows(), Err: err})
 		}

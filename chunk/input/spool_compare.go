@@ -1,6 +1,11 @@
 package input
 
-import "github.com/gpurun/gpurun/internal/fault"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
 
 // A section that is read again is split where it was split before, and what has been
 // computed is compared with the log's checksums.
@@ -73,14 +78,27 @@ func (w *spoolWriter) compareAll(now *loggedChunk) error {
 // differs is the fault of a section that is not what an earlier run has read.
 func (w *spoolWriter) differs(how string) error {
 	logged, _ := w.expected()
-	return w.sectionReader.differs(logged, how)
+	return w.sectionReader.differs(w.name, logged, how)
 }
 
-func (r *sectionReader) differs(logged loggedChunk, how string) error {
-	name := "the stream"
-	if r.Name != "" {
-		name = r.Name
+func (r *sectionReader) differs(name string, logged loggedChunk, how string) error {
+	e := fault.New(fault.Conflict, "the input has changed since the job began: %s is not what an earlier run read at record %d (line %d): %s",
+		cmp.Or(name, "the stream"), logged.First, logged.Line, how).WithCode(fault.Changed, "")
+	if r.wasDamaged() {
+		return e.By(&Repaired{First: logged.First})
 	}
-	return fault.New(fault.Conflict, "the input has changed since the job began: %s is not what an earlier run read at record %d (line %d): %s",
-		name, logged.First, logged.Line, how).WithCode(fault.Changed, "")
+	return e
+}
+
+// Repaired is the error of a file that is not what an earlier run has read. That run found it
+// damaged, and damage may show only behind what it has altered. The results of all records from
+// First on must be computed again.
+type Repaired struct{ First int64 }
+
+func (r *Repaired) Error() string { return "a damaged file was replaced" }
+
+// wasDamaged reports whether an earlier run found damage in the section, and what it has read can
+// be read again.
+func (r *sectionReader) wasDamaged() bool {
+	return !r.once && slices.ContainsFunc(r.Section.files(), func(f SectionFile) bool { return r.options.Log.Bad(f.Number) })
 }

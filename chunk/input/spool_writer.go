@@ -111,10 +111,11 @@ func (w *spoolWriter) endFile() error {
 	return err
 }
 
-// done reports whether the limit is reached. The rest of the stream is not read.
+// done reports whether the limit is reached. The rest of the stream is not read. After the last
+// record of a counted section, its end is: a checksum may be wrong.
 func (w *spoolWriter) done() bool {
 	limit := w.limits.Limit
-	return limit > 0 && !w.inLine && w.seen-w.limits.Offset >= limit
+	return limit > 0 && !w.inLine && w.seen-w.limits.Offset >= limit && (w.counted == nil || w.seen != w.Section.Records)
 }
 
 // take writes complete lines and holds the rest until its line is complete or too long to

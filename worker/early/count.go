@@ -11,6 +11,28 @@ func Count(dir string, skip func(number int64) bool) int64 {
 	return int64(len(Answered(dir, skip)))
 }
 
+// Forget removes the logs with answers for records from a number on. No worker may use them.
+func Forget(dir string, from int64) error {
+	paths, err := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
+	for _, path := range paths {
+		if err == nil && reaches(path, from) {
+			err = os.Remove(path)
+		}
+	}
+	return err
+}
+
+// reaches reports whether a log may have answers for records from a number on.
+func reaches(path string, from int64) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	_, end, known := rangeOf(file)
+	return !known || end > from
+}
+
 // Answered returns the numbers of the records that Count counts.
 func Answered(dir string, skip func(number int64) bool) map[int64]struct{} {
 	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))

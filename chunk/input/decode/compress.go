@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
@@ -130,9 +131,11 @@ func gzipError(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("truncated gzip file")
 	case errors.Is(err, gzip.ErrChecksum):
-		return errors.New("corrupt gzip file: checksum mismatch")
+		return errors.New("corrupt gzip file: checksum mismatch; everything before it may be altered")
 	case errors.Is(err, gzip.ErrHeader):
 		return errors.New("corrupt gzip file: no gzip header where a member should begin")
+	case errors.As(err, new(flate.CorruptInputError)):
+		return fmt.Errorf("corrupt gzip file: %w; everything before it may be altered", err)
 	}
 	return fmt.Errorf("corrupt gzip file: %w", err)
 }
@@ -179,7 +182,7 @@ func zstdError(err error) error {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		return fmt.Errorf("its zstd window is larger than %d MiB; compress it again with a smaller one", maxWindow>>20)
 	case errors.Is(err, zstd.ErrCRCMismatch):
-		return errors.New("corrupt zstd file: checksum mismatch")
+		return errors.New("corrupt zstd file: checksum mismatch; everything before it may be altered")
 	}
 	return fmt.Errorf("corrupt zstd file: %w", err)
 }
