@@ -109,6 +109,9 @@ func (k *calls) Answer(ctx context.Context, record plugins.Record) plugins.Answe
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		time.Sleep(time.Hour)
+	case "worker":
+		_ = syscall.Kill(os.Getppid(), syscall.SIGKILL)
+		time.Sleep(time.Hour)
 	case "hang":
 		<-ctx.Done()
 		return plugins.FailedBy(ctx.Err())

@@ -55,7 +55,7 @@ func (j *job) unfinished(ctx context.Context) error {
 func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
 	return j.queue.rest(ctx, func(t task) error {
-		segment, err := j.giveUp(t, why)
+		segment, err := j.giveUp(ctx, t, why)
 		if err != nil {
 			return err
 		}

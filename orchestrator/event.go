@@ -134,10 +134,12 @@ type ChunkDone struct {
 	Usage    map[string]int64 `json:"usage,omitempty"`
 }
 
-// ChunkGivenUp: a chunk's attempts are used up; its records are kept, marked as failed.
+// ChunkGivenUp: a chunk's attempts are used up; its records are kept. Failed of them are marked
+// as failed, the others were answered before.
 type ChunkGivenUp struct {
 	First   int64  `json:"first"`
 	Records int64  `json:"records"`
+	Failed  int64  `json:"failed"`
 	Fault   *Fault `json:"fault"`
 }
 

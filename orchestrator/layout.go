@@ -167,16 +167,16 @@ func (s *sources) fixLayout(proposed columns.Layout) (columns.Layout, *fault.Err
 }
 
 // answerLayout answers a worker's proposal. Its task begins with record first.
-func (s *slotRun) answerLayout(ctx context.Context, first int64, proposal wire.Layout) *fault.Error {
-	if s.job.layout == nil {
+func (j *job) answerLayout(ctx context.Context, w *workerProcess, first int64, proposal wire.Layout) *fault.Error {
+	if j.layout == nil {
 		return fault.New(fault.Worker, "bug: a worker proposed a layout for a job without columns")
 	}
-	s.job.leader.await(ctx, first, s.job.layout.Known())
-	fixed, err := s.job.sources.fixLayout(proposal.Layout)
+	j.leader.await(ctx, first, j.layout.Known())
+	fixed, err := j.sources.fixLayout(proposal.Layout)
 	if err != nil {
 		return err
 	}
-	_ = s.worker.conn.Send(wire.Message{Layout: &wire.Layout{Layout: fixed}}) // if it fails, the worker has exited
+	_ = w.conn.Send(wire.Message{Layout: &wire.Layout{Layout: fixed}}) // if it fails, the worker has exited
 	return nil
 }
 

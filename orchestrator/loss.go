@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -108,7 +106,7 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 		return nil
 	}
 	why := fault.New(e.Kind, "given up after %d attempts: %s", t.attempts, e.Message).WithDetail(e.Detail)
-	segment, err := s.job.giveUp(t, why)
+	segment, err := s.job.giveUp(ctx, t, why)
 	if err != nil {
 		s.job.queue.giveBack(t)
 		return err
@@ -118,20 +116,6 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 	s.job.source.Release(t.chunk)
 	s.job.queue.finish()
 	return nil
-}
-
-// giveUp writes a chunk with every record marked as failed.
-func (j *job) giveUp(t task, why *fault.Error) (chunk.Segment, error) {
-	segment, err := commit.GiveUp(t.chunk, commit.PartOptions{
-		Path:        j.partPath(t),
-		ErrorsApart: j.config.Output.Errors != "", Framed: j.config.framed || j.config.streaming, FrameFailures: j.config.streaming, Step: j.config.Kernel.Name,
-		Rows: j.layout != nil, Table: j.spec.IsTable(), Batch: j.config.Format == OpenAIBatch,
-	}, j.config.Input.MaxRecordBytes, why)
-	if err != nil {
-		return segment, err
-	}
-	j.emit(ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Fault: why})
-	return segment, nil
 }
 
 func addDevice(list []string, device string) []string {

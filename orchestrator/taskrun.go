@@ -32,7 +32,7 @@ func (s *slotRun) runTask(ctx context.Context, current *heldTask) (retired bool,
 		case err != nil:
 			return s.handleLoss(ctx, &current.task, s.worker.lost(err), false)
 		case message.Layout != nil:
-			if e := s.answerLayout(ctx, first, *message.Layout); e != nil {
+			if e := s.job.answerLayout(ctx, s.worker, first, *message.Layout); e != nil {
 				return s.handleLoss(ctx, &current.task, e, true)
 			}
 		case message.Remainder != nil:

@@ -117,6 +117,9 @@ func (c *concurrent) place(g *group, i int) error {
 		f.sent = true
 		g.settle(i, answered(answerOf(logged)))
 		c.judge(nil)
+	case c.worker.setup.GiveUp != nil:
+		f.sent = true
+		g.settle(i, verdict{fault: c.worker.setup.GiveUp})
 	case g.task.pending != nil:
 		f.sent = true // or will be, out of order
 		c.fetch(f)

@@ -204,6 +204,10 @@ func (w *Worker) showAlive(ctx context.Context) {
 
 // serve opens the kernel and computes the assigned chunks.
 func (w *Worker) serve(ctx context.Context) {
+	if w.setup.GiveUp != nil {
+		w.serveRecords(ctx)
+		return
+	}
 	info, err := w.host.describe(ctx)
 	if err == nil && !w.setup.DescribeOnly {
 		crash.Point("worker-start")

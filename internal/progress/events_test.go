@@ -23,7 +23,7 @@ func allEvents() map[string]orchestrator.Event {
 		"chunk_started":  orchestrator.ChunkStarted{Slot: 1, Device: "GPU 1", First: 5, Records: 5},
 		"progress":       progressed(1, counts(1, 1), counts(2, 2), 10),
 		"chunk_done":     orchestrator.ChunkDone{Slot: 1, Device: "GPU 1", First: 5, Counts: chunk.Tally{Counts: counts(4, 1)}, Job: counts(4, 1), Total: 10},
-		"chunk_given_up": orchestrator.ChunkGivenUp{First: 5, Records: 5, Fault: gone},
+		"chunk_given_up": orchestrator.ChunkGivenUp{First: 5, Records: 5, Failed: 5, Fault: gone},
 		"notice":         orchestrator.Notice{Text: "two\nlines"},
 		"stopping":       orchestrator.Stopping{Drain: 20 * time.Second},
 		"finished":       orchestrator.Finished{Report: orchestrator.Report{In: 10, Pending: 10, Stop: gone, Workers: []orchestrator.WorkerReport{{}}}},

@@ -64,8 +64,8 @@ func alarm(event orchestrator.Event) string {
 			return memoryErrors(e)
 		}
 	case orchestrator.ChunkGivenUp:
-		return fmt.Sprintf("records %s to %s are marked as failed: %s",
-			Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))
+		return fmt.Sprintf("%srecords %s to %s are marked as failed: %s",
+			some(e.Failed, e.Records), Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))
 	case orchestrator.Paused:
 		return "paused: workers wait after their current batch (run gpurun resume to continue)"
 	case orchestrator.Resumed:
@@ -266,4 +266,12 @@ func latencyText(d time.Duration) string {
 		return d.Round(10 * time.Microsecond).String()
 	}
 	return durationText(d)
+}
+
+// some begins a sentence about a part of all records of a range: "3 of the "; "" for all.
+func some(n, all int64) string {
+	if n == all {
+		return ""
+	}
+	return Count(n) + " of the "
 }

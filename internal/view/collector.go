@@ -53,7 +53,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.ChunkDone:
 		c.chunkDone(e)
 	case orchestrator.ChunkGivenUp:
-		c.strip.add(e.First-c.first, e.Records, e.Records)
+		c.strip.add(e.First-c.first, e.Records, e.Failed)
 	case orchestrator.DeviceSample:
 		c.sample(e, now)
 	case orchestrator.Paused:

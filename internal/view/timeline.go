@@ -133,7 +133,7 @@ func moments(event orchestrator.Event, now time.Time) []Moment {
 	case orchestrator.ChunkDone:
 		return repeats(e, now)
 	case orchestrator.ChunkGivenUp:
-		return one(momentFailed, "", "records %d to %d given up", e.First+1, e.First+e.Records)
+		return one(momentFailed, "", "records %d to %d given up, %d of them failed", e.First+1, e.First+e.Records, e.Failed)
 	case orchestrator.DeviceEvent:
 		return deviceMoment(e, now)
 	case orchestrator.Paused:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // Setup is the first message: it configures the worker.
@@ -12,12 +13,15 @@ type Setup struct {
 	// KillWait is how long a killed process may take to exit; see proc.KillWait.
 	KillWait time.Duration `json:"kill_wait"`
 	// DescribeOnly: start the kernel without a device, describe it in Ready, and exit.
-	DescribeOnly bool   `json:"describe_only,omitempty"`
-	Kernel       string `json:"kernel"`
-	KernelConfig []byte `json:"kernel_config,omitempty"`
-	ExecMode     string `json:"exec_mode,omitempty"`
-	ExecID       string `json:"exec_id,omitempty"`
-	Python       Python `json:"python"`
+	DescribeOnly bool `json:"describe_only,omitempty"`
+	// GiveUp: start no kernel. Write the answers that a concurrent kernel has given for the
+	// records of the assigned chunk, and fail the others with this.
+	GiveUp       *fault.Error `json:"give_up,omitempty"`
+	Kernel       string       `json:"kernel"`
+	KernelConfig []byte       `json:"kernel_config,omitempty"`
+	ExecMode     string       `json:"exec_mode,omitempty"`
+	ExecID       string       `json:"exec_id,omitempty"`
+	Python       Python       `json:"python"`
 	// Dir is the user's working folder.
 	Dir string `json:"dir"`
 	// PluginPath replaces $GPURUN_PLUGIN_PATH unless empty.

@@ -3,12 +3,35 @@ package early
 import (
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Count returns how many records have an answer in the logs of a folder, without those that
 // skip excludes. It takes no lock: a worker may add to a log meanwhile.
 func Count(dir string, skip func(number int64) bool) int64 {
 	return int64(len(Answered(dir, skip)))
+}
+
+// Holds reports whether the logs of a folder have an answer for one of the records from first up
+// to, but not including, end.
+func Holds(dir string, first, end int64) bool {
+	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
+	return slices.ContainsFunc(paths, func(path string) bool {
+		file, err := os.Open(path)
+		if err != nil {
+			return false // it was committed meanwhile
+		}
+		defer file.Close()
+		if from, to, known := rangeOf(file); known && (from >= end || to <= first) {
+			return false
+		}
+		found := false
+		_ = each(file, func(number int64, body []byte) error {
+			found = found || body[0] < rangeVerdict && number >= first && number < end
+			return nil
+		})
+		return found
+	})
 }
 
 // Forget removes the logs with answers for records from a number on. No worker may use them.
