@@ -100,7 +100,12 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 	if devices[0].Kind != gpu.GPU {
 		return fault.New(fault.NoDevice, "no GPU to lease: this machine has no NVIDIA driver")
 	}
-	if err := claim.CheckLeasable(devices); err != nil {
+	if f.gpu != "" {
+		err = claim.CheckLeasable(devices)
+	} else {
+		devices, _, err = claim.Leasable(devices)
+	}
+	if err != nil {
 		return err
 	}
 	wait := f.wait

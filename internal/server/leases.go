@@ -205,7 +205,8 @@ func (l *Leases) choose(ctx context.Context, index *int) ([]gpu.Device, error) {
 	if len(devices) == 0 {
 		return nil, fault.New(fault.NoDevice, "there is no GPU to lease")
 	}
-	return devices, claim.CheckLeasable(devices)
+	devices, _, err = claim.Leasable(devices)
+	return devices, err
 }
 
 // available is how much of a GPU is left; nil if unknown.

@@ -48,13 +48,33 @@ var ErrNotLeasable = errors.New("cannot be leased")
 // leasing one would not exclude them. The error is a fault.NoDevice that says what to set.
 func CheckLeasable(devices []gpu.Device) error {
 	for _, d := range devices {
-		why := d.Ambiguous
-		if why == "" && d.UUID == "" {
-			why = "the driver does not report its UUID"
-		}
-		if why != "" {
+		if why := unleasable(d); why != "" {
 			return fault.Wrap(fault.NoDevice, fmt.Errorf("%s %w: %s", d, ErrNotLeasable, why))
 		}
 	}
 	return nil
+}
+
+// Leasable returns the devices that can be leased of those that nobody has named, and a note
+// about the others. If there is none, the error is that of CheckLeasable.
+func Leasable(devices []gpu.Device) (leasable []gpu.Device, notes []string, err error) {
+	for _, d := range devices {
+		if why := unleasable(d); why != "" {
+			notes = append(notes, fmt.Sprintf("skipping %s: it %s: %s", d, ErrNotLeasable, why))
+			continue
+		}
+		leasable = append(leasable, d)
+	}
+	if len(leasable) == 0 {
+		return nil, nil, CheckLeasable(devices)
+	}
+	return leasable, notes, nil
+}
+
+// unleasable returns why a device cannot be leased; empty if it can.
+func unleasable(d gpu.Device) string {
+	if d.Ambiguous == "" && d.UUID == "" {
+		return "the driver does not report its UUID"
+	}
+	return d.Ambiguous
 }

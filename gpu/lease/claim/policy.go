@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -56,9 +57,38 @@ func (p Policy) Claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*o
 	case !onGPU, p.NoLease, Scheduler() != "":
 		return p.unleased(wanted), nil
 	}
-	if err := CheckLeasable(wanted.Devices); err != nil {
+	skipped, err := p.leave(&wanted)
+	if err != nil {
 		return nil, err
 	}
+	claim, err := p.lease(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	claim.Notes = append(skipped, claim.Notes...)
+	return claim, nil
+}
+
+// leave leaves out the GPUs that cannot be leased, unless the user named them.
+func (p Policy) leave(wanted *orchestrator.ClaimRequest) (notes []string, err error) {
+	if wanted.Named {
+		return nil, CheckLeasable(wanted.Devices)
+	}
+	if wanted.Devices, notes, err = Leasable(wanted.Devices); err != nil {
+		return nil, err
+	}
+	if p.NumGPUs > len(wanted.Devices) {
+		return nil, fault.New(fault.NoDevice, "%d GPUs requested, but only %d can be leased: %s", p.NumGPUs, len(wanted.Devices), strings.Join(notes, "; "))
+	}
+	if len(wanted.Devices) < wanted.PerWorker {
+		return nil, fault.New(fault.NoDevice, "each worker takes %d GPUs, but only %d can be leased: %s", wanted.PerWorker, len(wanted.Devices), strings.Join(notes, "; "))
+	}
+	wanted.Most = min(wanted.Most, len(wanted.Devices)/wanted.PerWorker*wanted.PerWorker)
+	return notes, nil
+}
+
+// lease leases GPUs, all of which can be leased.
+func (p Policy) lease(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	rules, err := lease.ReadConfig(p.Services)
 	if err != nil {
 		return nil, err

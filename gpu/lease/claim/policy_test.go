@@ -2,10 +2,12 @@ package claim_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/gpu/lease/claim"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -54,6 +56,43 @@ func TestClaimWithoutLeases(t *testing.T) {
 				t.Fatalf("got %+v, %v; want %d devices", got, err, test.want)
 			}
 			got.Keep(nil)
+			got.Release()
+		})
+	}
+}
+
+// A GPU that does not report its UUID costs the job only itself, unless the user named it.
+func TestUnreadableUUIDLeavesTheOtherGPUs(t *testing.T) {
+	t.Setenv(lease.Variable, t.TempDir())
+	mixed := []gpu.Device{cards[0], {Kind: gpu.GPU, Index: 2}, cards[1]}
+	for name, test := range map[string]struct {
+		policy  claim.Policy
+		named   bool
+		group   int
+		want    int
+		refused string
+	}{
+		"all of them":       {want: 2},
+		"as many as can be": {policy: claim.Policy{NumGPUs: 2}, want: 2},
+		"all, in pairs":     {group: 2, want: 2},
+		"named":             {named: true, refused: "GPU 2 cannot be leased"},
+		"more than can be":  {policy: claim.Policy{NumGPUs: 3}, refused: "only 2 can be leased: skipping GPU 2"},
+		"in threes":         {group: 3, refused: "only 2 can be leased: skipping GPU 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			group := max(1, test.group)
+			got, err := test.policy.Claim(context.Background(), orchestrator.ClaimRequest{
+				Devices: mixed, Named: test.named, Most: len(mixed) / group * group, PerWorker: group, Notice: func(string) {},
+			})
+			if test.refused != "" {
+				if fault.KindOf(err) != fault.NoDevice || !strings.Contains(err.Error(), test.refused) {
+					t.Fatalf("got %v, want %q", err, test.refused)
+				}
+				return
+			}
+			if err != nil || len(got.Devices) != test.want || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "skipping GPU 2: it cannot be leased") }) {
+				t.Fatalf("got %+v, %v; want %d devices", got, err, test.want)
+			}
 			got.Release()
 		})
 	}
