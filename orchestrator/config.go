@@ -104,6 +104,8 @@ type Config struct {
 	clock   gpu.Clock
 	// handBack is how long a paused worker keeps its chunk.
 	handBack time.Duration
+	// firstProbe is how long a lost device is left alone before it is tried again.
+	firstProbe time.Duration
 	// scaleSpeed makes the time of the scaler run faster in tests, which ignore how busy
 	// the host is.
 	scaleSpeed float64

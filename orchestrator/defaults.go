@@ -40,6 +40,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Devices.Profile, string(gpu.Datacenter))
 	setDefault(&c.Devices.Monitor, gpu.DefaultConfig())
 	setDefault(&c.handBack, handBackAfter)
+	setDefault(&c.firstProbe, firstProbe)
 	setDefault(&c.stallAfter, stallAfter)
 	setDefault(&c.checkWait, outputCheckWait)
 	if c.Input.Stdin == nil {

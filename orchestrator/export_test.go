@@ -52,6 +52,12 @@ func WithHandBack(c Config, d time.Duration) Config {
 	return c
 }
 
+// WithFirstProbe sets how long a lost device is left alone before it is tried again.
+func WithFirstProbe(c Config, d time.Duration) Config {
+	c.firstProbe = d
+	return c
+}
+
 // WithScaling makes gpurun choose the number of workers, as on a machine with this
 // number of cores, and makes its time run faster.
 func WithScaling(c Config, cores int, speed float64) Config {

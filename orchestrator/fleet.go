@@ -197,6 +197,13 @@ func (f *fleet) retiredBy(slot Slot) *fault.Error {
 	return nil
 }
 
+// hasOpened reports whether some worker's kernel has been ready.
+func (f *fleet) hasOpened() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened
+}
+
 // exhausted returns why no slot is left to do the remaining work.
 func (f *fleet) exhausted() *fault.Error {
 	f.mu.Lock()

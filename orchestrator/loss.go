@@ -67,8 +67,9 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 	s.job.fleet.lost(s.slot, e, retired)
 	s.job.ledger.excuse(s.slot.Number, retired)
 	event := WorkerLost{Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired}
-	if retired && !s.job.queue.alone() {
-		event.RetryAfter = probeAfter(s.probes)
+	if s.promised = false; retired && s.job.queue.goesOn(s.probes) {
+		event.RetryAfter = probeAfter(s.job.config.firstProbe, s.probes)
+		s.promised = s.job.fleet.hasOpened() // otherwise the kernel may open nowhere
 	}
 	s.job.emit(event)
 }

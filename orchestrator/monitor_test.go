@@ -226,6 +226,40 @@ func TestDeviceLostInASample(t *testing.T) {
 	}
 }
 
+// GPUs that are lost at the same time are tried again, as announced, before the job gives up:
+// a driver that is reset brings all of them back.
+func TestAllDevicesLostAreTriedAgain(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine := gputest.New(2)
+	config := orchestrator.WithFirstProbe(onMachine(d, machine, ""), 300*time.Millisecond)
+	open := gated(t, &config, 2)
+	set := func(lost bool) {
+		for i := range 2 {
+			machine.Change(i, func(c *gputest.Card) { c.Lost = lost })
+		}
+	}
+	ready, lost := 0, 0
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		switch e := e.(type) {
+		case orchestrator.WorkerReady:
+			if ready++; ready == 2 {
+				set(true)
+			}
+		case orchestrator.WorkerLost:
+			if e.RetryAfter != 300*time.Millisecond {
+				t.Errorf("it is not tried again: %+v", e)
+			}
+			if lost++; lost == 2 {
+				set(false)
+				open()
+			}
+		}
+	}
+	if report := mustRun(t, d, config); report.Succeeded != 400 || lost != 2 {
+		t.Errorf("lost %d workers, %+v", lost, report)
+	}
+}
+
 // A GPU that is lost between the plan and the start is not used.
 func TestDeviceLostBeforeTheStart(t *testing.T) {
 	d := newJobDir(t, numbered(100))

@@ -35,8 +35,8 @@ const (
 )
 
 // probeAfter returns how long a device is left alone before it is retried.
-func probeAfter(probes int) time.Duration {
-	return min(maxProbe, firstProbe<<min(probes, 10))
+func probeAfter(first time.Duration, probes int) time.Duration {
+	return min(maxProbe, first<<min(probes, 10))
 }
 
 // budget counts the workers that a slot has lost recently.

@@ -40,6 +40,7 @@ type queue struct {
 	held      int
 	waiting   []waiter       // slots that have nothing to do
 	devices   map[string]int // slots that may still take tasks, by device
+	promised  int            // slots that have left and will be back
 	reading   bool           // a slot is waiting for the source
 	ended     bool           // the source has no more
 	err       error          // of the source
@@ -60,21 +61,45 @@ func newQueue(source input.Source) *queue {
 	return q
 }
 
-// join adds a slot of a device; leave removes it and returns how many slots remain.
+// join adds a slot of a device; leave removes it.
 func (q *queue) join(device string) {
 	q.mu.Lock()
 	q.devices[device]++
 	q.mu.Unlock()
 }
 
-func (q *queue) leave(device string) (left int) {
+func (q *queue) leave(device string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.devices[device]--; q.devices[device] == 0 {
 		delete(q.devices, device)
 	}
 	q.broadcast()
-	return q.slots()
+}
+
+// retreat removes a slot of a device that was lost. promised: it will be back. The queue is
+// closed if nobody is left to take tasks.
+func (q *queue) retreat(device string, promised bool) {
+	if promised {
+		q.mu.Lock()
+		q.promised++
+		q.mu.Unlock()
+	}
+	q.leave(device)
+	q.withdraw(false)
+}
+
+// withdraw ends a promise, kept or not, and closes the queue if nobody is left to take tasks.
+func (q *queue) withdraw(promised bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if promised {
+		q.promised--
+	}
+	if q.slots() == 0 && q.promised == 0 {
+		q.closed = true
+		q.broadcast()
+	}
 }
 
 // dismiss makes a slot get no more tasks.
@@ -93,11 +118,12 @@ func (q *queue) slots() (n int) {
 	return n
 }
 
-// alone reports whether at most one slot participates.
-func (q *queue) alone() bool {
+// goesOn reports whether the job goes on without a slot that participates: others do, or will
+// be back. A slot that was back in vain does not wait for those.
+func (q *queue) goesOn(probes int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.slots() <= 1
+	return q.slots() > 1 || q.promised > 0 && probes == 0
 }
 
 // take returns the next task for a slot of a device. It returns false when none

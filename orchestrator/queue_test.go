@@ -165,3 +165,33 @@ func TestCloseWhileReading(t *testing.T) {
 		t.Fatal("it waits for the source")
 	}
 }
+
+// A queue is open while a slot has it or will be back, and no longer.
+func TestQueueWaitsForPromisedSlots(t *testing.T) {
+	q := newTestQueue(1)
+	ended := func() bool {
+		select {
+		case <-q.done:
+			return true
+		default:
+			return false
+		}
+	}
+	q.retreat("A", true)
+	q.retreat("B", false)
+	if ended() {
+		t.Fatal("it was closed although a slot will be back")
+	}
+	if q.goesOn(1) || !q.goesOn(0) {
+		t.Error("a slot that was back in vain must not wait for others")
+	}
+	q.join("A")
+	q.withdraw(true)
+	if ended() {
+		t.Fatal("it was closed although a slot is back")
+	}
+	q.retreat("A", false)
+	if !ended() {
+		t.Error("it is open, but no slot is left")
+	}
+}

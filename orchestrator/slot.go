@@ -21,6 +21,7 @@ type slotRun struct {
 	budget      budget
 	opened      bool
 	probes      int             // how often a lost device was retried
+	promised    bool            // the user was told that it will be, and the job waits for that
 	left        bool            // it has left the job for good
 	stuck       []proc.Stuck    // processes of its workers that cannot be killed
 	current     *heldTask       // what the worker computes; nil between two tasks
@@ -123,22 +124,22 @@ func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
 	}
 }
 
-// awaitProbe waits until the device may be retried. It returns false if the job ends
-// first, and at once if no other device is left to do the work.
+// awaitProbe waits until the device may be retried. It returns false if the job ends first:
+// when no device is left, and none whose retry was promised.
 func (s *slotRun) awaitProbe(ctx context.Context) bool {
-	if s.job.queue.leave(s.slot.key()) == 0 {
-		s.job.queue.close()
-		return false
-	}
+	s.job.queue.retreat(s.slot.key(), s.promised)
 	for {
-		timer := time.NewTimer(probeAfter(s.probes))
+		timer := time.NewTimer(probeAfter(s.job.config.firstProbe, s.probes))
 		s.probes++
 		select {
 		case <-timer.C:
-			if heldBy(s.stuck) != nil {
-				continue // it would only be lost again
+			if heldBy(s.stuck) != nil { // it would only be lost again
+				s.job.queue.withdraw(s.promised)
+				s.promised = false
+				continue
 			}
 			s.job.queue.join(s.slot.key())
+			s.job.queue.withdraw(s.promised)
 			return true
 		case <-s.job.queue.done:
 		case <-s.dismissed:
