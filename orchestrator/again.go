@@ -33,6 +33,7 @@ func (r *rerun) again() (Config, error) {
 	setDefault(&c.Input.MaxRecordBytes, was.Output.MaxRecord)
 	setDefault(&c.Kernel.NaN, was.Output.NaN)
 	r.restoreFetch(&c)
+	r.restoreDevices(&c)
 	if strings.Contains(c.Kernel.Python, "/") {
 		c.Kernel.Python = absolute(c.Kernel.Python)
 	}
@@ -45,6 +46,19 @@ func (r *rerun) again() (Config, error) {
 		c.Kernel.Config = was.Config
 	}
 	return c, nil
+}
+
+// restoreDevices restores where and how the job computed, unless the user says otherwise. Devices
+// on which its records failed are left out, unless the user names devices.
+func (r *rerun) restoreDevices(c *Config) {
+	start := r.manifest.Launch
+	if c.Devices.GPUs == "" {
+		c.Devices.GPUs, c.Devices.GPUsPerWorker = start.GPUs, max(c.Devices.GPUsPerWorker, start.GPUsPerWorker)
+		c.sick = r.report.Sick
+	}
+	if c.Batching.Size == 0 && !c.Batching.Auto {
+		c.Batching.Size, c.Batching.Auto = start.BatchSize, start.AutoBatch
+	}
 }
 
 // restoreKernel restores the job's kernel and the place it was started from. A kernel

@@ -45,15 +45,16 @@ var roles = map[string]role{
 	"retriedSpec": program, "knownLayout": program,
 
 	"Fetch.Concurrency": effort, "Fetch.PerHost": effort, "Fetch.Timeout": effort, "Fetch.Retries": effort,
-	"Kernel.IOWorkers": effort, "Devices.GPUs": effort, "Devices.GPUsPerWorker": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
+	"Devices.GPUs": restored, "Devices.GPUsPerWorker": restored, "Batching.Size": restored, "Batching.Auto": restored,
+	"Kernel.IOWorkers": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
 	"Devices.PinUUID": effort, "Devices.NoAffinity": effort, "Devices.Profile": effort, "Devices.Monitor": effort, "Devices.NoMonitor": effort,
-	"Batching.Size": effort, "Batching.Auto": effort, "Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
+	"Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
 	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Resume.MaxRequests": effort, "Resume.MaxTokens": effort, "Resume.Spent": program, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Pool": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
-	"handBack": program, "scaleSpeed": program, "scaleFigures": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
+	"handBack": program, "firstProbe": program, "sick": program, "scaleSpeed": program, "scaleFigures": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.
@@ -83,8 +84,9 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	job := Config{
 		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}, SourceField: "source"},
 		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
-		Fetch:      Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
-		Format:     OpenAIBatch,
+		Fetch:   Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
+		Format:  OpenAIBatch,
+		Devices: Devices{GPUs: "0,2", GPUsPerWorker: 2}, Batching: Batching{Size: 4711, Auto: true},
 		pluginPath: "/opt/plugins",
 	}
 	print, err := takeFingerprint(job, nil)

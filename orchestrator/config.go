@@ -90,6 +90,8 @@ type Config struct {
 	knownLayout *columns.Layout
 	// framed makes Retry able to tell which lines belong to which record.
 	framed bool
+	// sick are devices to leave out, because records of the job failed on them.
+	sick []SickDevice
 	// streaming: the input is a feed and the output consists of frames; see Stream.
 	streaming bool
 	// checkWait is how long workers wait for the check of an earlier run's output,

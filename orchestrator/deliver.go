@@ -13,8 +13,9 @@ import (
 
 // progress records how far a task has come.
 func (s *slotRun) progress(p wire.Progress) {
-	if h := s.find(p.Chunk); h != nil {
-		h.done, h.ahead = p.Counts, p.Ahead
+	if h := s.find(p.Chunk); h != nil && h.probe == nil {
+		h.done, h.ahead, h.faulty = p.Counts, p.Ahead, max(h.faulty, p.Faulty)
+		s.job.suspects.progress(s.slot, s.outcomes())
 	}
 	s.noteLoad()
 	s.job.fleet.measured(s.slot, p)
@@ -57,9 +58,17 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 	if h == nil {
 		return errNotGiven
 	}
+	if h.probe != nil {
+		s.finishProbe(ctx, h, done)
+		return nil
+	}
 	t, held := h.task, s.heldRecords()
 	counts := done.Segment.Tally.Counts
-	h.done, h.ahead = chunk.Counts{}, max(0, h.done.Records+h.ahead-counts.Records)
+	before := h.done.Records
+	h.done, h.faulty = chunk.Counts{}, 0
+	s.job.suspects.book(s.slot, outcomesOf(counts, done.Stats.Faulty), s.outcomes())
+	suspended := s.suspend(h, done)
+	h.done, h.sample, h.ahead = chunk.Counts{}, nil, max(0, before+h.ahead-counts.Records)
 	if !done.Continues {
 		h.ahead = 0
 		held -= h.chunk.Records
@@ -67,15 +76,19 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 		held -= counts.Records
 	}
 	s.job.fleet.finished(s.slot, done)
-	s.job.ledger.finish(s.slot.Number, t, done, s.counts(), s.answered())
-	s.job.releaseHeld(ctx)
-	s.job.emit(ChunkDone{
-		Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
-		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(chunk.Counts{}),
-		Held: max(0, held), Computed: s.job.fleet.computed(s.slot),
-		Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Stats: newSegmentStats(done.Stats), Usage: s.job.figures.All(),
-	})
-	s.job.checkFailures()
+	if suspended {
+		s.job.ledger.progress(s.slot.Number, s.counts(), s.answered(), nil)
+	} else {
+		s.job.ledger.finish(s.slot.Number, t, done, s.counts(), s.answered())
+		s.job.releaseHeld(ctx)
+		s.job.emit(ChunkDone{
+			Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Counts: done.Segment.Tally,
+			Job: s.job.ledger.done(), Answers: s.job.ledger.answered(), Ahead: s.beyond(chunk.Counts{}),
+			Held: max(0, held), Computed: s.job.fleet.computed(s.slot),
+			Total: s.job.ledger.total(), Estimate: s.job.ledger.estimate(), Stats: newSegmentStats(done.Stats), Usage: s.job.figures.All(),
+		})
+		s.job.checkFailures()
+	}
 	var tasks []task
 	var err error
 	if done.Rest != nil && !done.Continues {
@@ -88,9 +101,10 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 		}
 		tasks = append(tasks, task{chunk: *done.Elsewhere, attempts: t.attempts, tried: tried})
 	}
-	finished := t.chunk
-	finished.Records = counts.Records
-	s.job.source.Release(finished)
+	if finished := t.chunk; !suspended {
+		finished.Records = counts.Records
+		s.job.source.Release(finished)
+	}
 	if done.Continues {
 		h.chunk = *done.Rest
 		return nil
@@ -151,6 +165,9 @@ func (j *job) release(ctx context.Context, end bool) {
 // earlier runs do not count: a user who resumes has seen them.
 func (j *job) checkFailures() {
 	done, before := j.ledger.done(), j.ledger.before
+	if gpus := j.fleet.gpus(); len(gpus) > 1 { // those in progress may be a device's fault
+		done = j.ledger.finished()
+	}
 	failed, records := done.Failed-before.Failed, done.Records-before.Records
 	if j.config.Failures.Halt.reached(failed, records, j.ledger.total()) {
 		j.drain(fault.New(fault.Stopped, "stopped because %d of %d records failed", failed, records).Set("halt"))

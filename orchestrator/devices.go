@@ -36,7 +36,26 @@ func (p *prepared) selectDevices(ctx context.Context) (err error) {
 		p.deviceNote = inventory.Note
 		p.plan.Notes = append(p.plan.Notes, inventory.Note)
 	}
-	return p.useDevices(inventory.Devices)
+	return p.useDevices(p.withoutSick(inventory.Devices))
+}
+
+// withoutSick leaves out devices on which records of the job failed that succeed on others, as
+// long as others are left.
+func (p *prepared) withoutSick(devices []gpu.Device) (kept []gpu.Device) {
+	var notes []string
+	for _, d := range devices {
+		i := slices.IndexFunc(p.config.sick, func(s SickDevice) bool { return s.UUID != "" && s.UUID == d.UUID })
+		if i < 0 {
+			kept = append(kept, d)
+			continue
+		}
+		notes = append(notes, fmt.Sprintf("not using %s: records of this job failed on it, but not on other devices: %s", d, p.config.sick[i].Message))
+	}
+	if len(kept) == 0 {
+		return devices
+	}
+	p.plan.Notes = append(p.plan.Notes, notes...)
+	return kept
 }
 
 // needsNoDevice reports whether the kernel can do without the device that was not found.

@@ -58,8 +58,17 @@ type WorkerLost struct {
 	RetryAfter time.Duration `json:"retry_after_ns"`
 }
 
-// WorkerLeft: a worker made room on a device whose memory it shared with others, and
-// left the job.
+// DeviceRetired: records fail on a device that succeed on another one. It gets no work for the
+// rest of the job, and other devices compute what failed on it.
+type DeviceRetired struct {
+	SickDevice
+	// On is the device on which such a record succeeded.
+	On     string `json:"on"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// WorkerLeft: a worker left the job, to make room on a device whose memory it shared with
+// others or because its device was retired.
 type WorkerLeft struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
@@ -174,6 +183,7 @@ func (Resuming) EventName() string      { return "resuming" }
 func (WorkerStarted) EventName() string { return "worker_started" }
 func (WorkerReady) EventName() string   { return "worker_ready" }
 func (WorkerLost) EventName() string    { return "worker_lost" }
+func (DeviceRetired) EventName() string { return "device_retired" }
 func (WorkerLeft) EventName() string    { return "worker_left" }
 func (WorkersScaled) EventName() string { return "workers_scaled" }
 func (ChunkStarted) EventName() string  { return "chunk_started" }

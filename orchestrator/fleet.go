@@ -76,6 +76,7 @@ func (f *fleet) leave(slot Slot) {
 	defer f.mu.Unlock()
 	m := f.members[slot.Number]
 	m.retired, m.freed = true, true
+	m.report.Retired = m.report.Retired || f.retired[slot.key()] != nil
 }
 
 // started records that a slot has a worker process.
@@ -226,6 +227,18 @@ func (f *fleet) gpus() (devices []gpu.Device) {
 			if d.Kind == gpu.GPU && !slices.ContainsFunc(devices, func(other gpu.Device) bool { return sameDevice(d, other) }) {
 				devices = append(devices, d)
 			}
+		}
+	}
+	return devices
+}
+
+// devicesOf returns the devices of the slots with a key.
+func (f *fleet) devicesOf(key string) (devices []gpu.Device) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.slot.key() == key {
+			devices = append(devices, m.slot.Devices...)
 		}
 	}
 	return devices

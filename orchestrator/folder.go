@@ -77,6 +77,12 @@ type launch struct {
 	PluginPath string `json:"plugin_path,omitempty"`
 	// FetchPrivate is Config.Fetch.AllowPrivate. A resumed job may have another.
 	FetchPrivate bool `json:"fetch_private,omitempty"`
+	// GPUs, GPUsPerWorker, BatchSize and AutoBatch are where and how the job computed. Results
+	// do not depend on it, but another batch may not fit, and another GPU may be taken.
+	GPUs          string `json:"gpus,omitempty"`
+	GPUsPerWorker int    `json:"gpus_per_worker,omitempty"`
+	BatchSize     int    `json:"batch_size,omitempty"`
+	AutoBatch     bool   `json:"auto_batch,omitempty"`
 }
 
 // sum computes the expected value of Sum.

@@ -15,6 +15,9 @@ type heldTask struct {
 	id   int64        // of its assignment
 	read bool         // the worker has read all of it
 	done chunk.Counts // of the current part
+	// faulty is how many records of that failed in the kernel, sample one of them.
+	faulty int64
+	sample *wire.Suspect
 	// ahead is how many further records are computed, but not written yet.
 	ahead int64
 }

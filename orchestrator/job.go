@@ -23,6 +23,7 @@ type job struct {
 	committer *committer // the way into the output
 	monitor   *deviceMonitor
 	sources   *sources
+	suspects  *suspects     // devices on which records fail
 	leader    *layoutLeader // decides the layout of columns
 	// assignments counts the tasks that were given to workers: a number is its ID.
 	assignments atomic.Int64
@@ -42,7 +43,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 		prepared: p, folder: f, queue: newQueue(p.source),
 		fleet: newFleet(p.registry, p.config.handBack, p.plan.Info.Concurrency > 0), ledger: newLedger(p, f.path, started),
 	}
-	j.queue.check = p.checkFirst
+	j.queue.check, j.suspects = p.checkFirst, newSuspects()
 	j.committer = &committer{
 		prepared: p, folder: f, output: output, ledger: j.ledger,
 		segments: make(chan chunk.Segment, 64),
@@ -122,6 +123,8 @@ func (j *job) work(ctx context.Context) error {
 	balancing := make(chan struct{})
 	go j.balance(balancing)
 	c.slots.Wait()
+	j.queue.close()
+	j.queue.readers.Wait()
 	if checksOutput && (!j.state.running() || j.queue.unfinished()) {
 		j.earlier.check.cancel() // its result is no longer needed
 	}

@@ -47,6 +47,8 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-files"] = func() plugins.Kernel { return &readsFiles{} }
 	kernels["test-files-each"] = func() plugins.Kernel { return &readsEach{} }
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
+	kernels["test-sick"] = func() plugins.Kernel { return &sick{} }
+	kernels["test-sick-each"] = func() plugins.Kernel { return &sickEach{} }
 	kernels["test-calls"] = func() plugins.Kernel { return &calls{} }
 	return kernels
 }

@@ -84,12 +84,25 @@ func (l *ledger) estimate() int64 {
 func (l *ledger) done() chunk.Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	counts := l.booked()
+	for _, live := range l.live {
+		counts.Add(live)
+	}
+	return counts
+}
+
+// finished counts the records of finished chunks.
+func (l *ledger) finished() chunk.Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.booked()
+}
+
+// booked is finished for a caller that holds l.mu.
+func (l *ledger) booked() chunk.Counts {
 	counts := l.tally.Counts
 	for _, s := range l.held {
 		counts.Add(s.Tally.Counts)
-	}
-	for _, live := range l.live {
-		counts.Add(live)
 	}
 	return counts
 }
@@ -133,6 +146,18 @@ func (l *ledger) finish(slot int, t task, done wire.Done, live chunk.Counts, ahe
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.live[slot], l.ahead[slot] = live, ahead
+	l.add(t, done)
+}
+
+// book takes the result of a task whose slot has gone on.
+func (l *ledger) book(t task, done wire.Done) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(t, done)
+}
+
+// add is book for a caller that holds l.mu.
+func (l *ledger) add(t task, done wire.Done) {
 	l.report.Nulls += done.Stats.Nulls
 	l.report.cost += done.Stats.Cost
 	l.report.padded += done.Stats.Padded
@@ -144,6 +169,13 @@ func (l *ledger) finish(slot int, t task, done wire.Done, live chunk.Counts, ahe
 	if counts.Records > 0 {
 		l.held = append(l.held, done.Segment)
 	}
+}
+
+// noteSick records a device that was retired.
+func (l *ledger) noteSick(d SickDevice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report.Sick = append(l.report.Sick, d)
 }
 
 // hold takes a segment without a worker: a chunk that was given up.

@@ -14,6 +14,13 @@ import (
 // killed by a record.
 func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
+	if s.job.suspects.isSick(s.slot.key()) {
+		if t != nil {
+			t.tried = addDevice(t.tried, s.slot.key())
+			s.job.queue.giveBack(*t)
+		}
+		return true, nil
+	}
 	if e.Kind == fault.Stopped { // the kernel asks for it: nothing is wrong with the worker
 		s.job.drain(e)
 		e = fault.New(fault.Canceled, "%s", e.Message)
@@ -102,6 +109,11 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 		t.attempts++
 	}
 	t.tried = addDevice(t.tried, s.slot.key())
+	if t.probe != nil && !blameless {
+		s.job.rule(ctx, s.slot, t, true)
+		s.job.queue.finish()
+		return nil
+	}
 	if t.attempts <= max(0, s.job.config.Failures.Retries) {
 		s.job.queue.giveBack(t)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -122,6 +123,7 @@ func (s *slotRun) drop() {
 		s.job.stuck.add(s.worker.stuck)
 		s.job.fleet.exited(s.slot, s.worker.guard.Exit().CPU)
 		s.job.ledger.withdraw(s.slot.Number)
+		s.job.suspects.progress(s.slot, judge.Outcomes{})
 		s.worker = nil
 	}
 	s.giveBackAhead(true)

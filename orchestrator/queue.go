@@ -22,6 +22,7 @@ type task struct {
 	returned bool     // a worker had it, or what it is a part of
 	doubted  []string // devices on which it failed with what only looks like a lost device
 	blame    bool     // its records are to blame for that
+	probe    *probe   // what its result decides; nil for a task whose result is committed
 }
 
 // fresh reports whether no worker was lost with the task. A task that is not fresh is
@@ -41,10 +42,13 @@ type queue struct {
 	waiting   []waiter       // slots that have nothing to do
 	devices   map[string]int // slots that may still take tasks, by device
 	promised  int            // slots that have left and will be back
-	reading   bool           // a slot is waiting for the source
-	ended     bool           // the source has no more
-	err       error          // of the source
-	dismissed map[int]bool   // slots that must leave
+	readers   sync.WaitGroup
+	reading   bool            // a slot is waiting for the source
+	ended     bool            // the source has no more
+	err       error           // of the source
+	dismissed map[int]bool    // slots that must leave
+	limited   map[string]bool // devices that get only probes
+	expelled  map[string]bool // devices that get nothing
 	closed    bool
 	done      chan struct{} // closed when no task will be handed out any more
 }
@@ -56,7 +60,7 @@ type waiter struct {
 }
 
 func newQueue(source input.Source) *queue {
-	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int), dismissed: make(map[int]bool)}
+	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int), dismissed: make(map[int]bool), limited: make(map[string]bool), expelled: make(map[string]bool)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -64,14 +68,16 @@ func newQueue(source input.Source) *queue {
 // join adds a slot of a device; leave removes it.
 func (q *queue) join(device string) {
 	q.mu.Lock()
-	q.devices[device]++
-	q.mu.Unlock()
+	defer q.mu.Unlock()
+	if !q.expelled[device] {
+		q.devices[device]++
+	}
 }
 
 func (q *queue) leave(device string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.devices[device]--; q.devices[device] == 0 {
+	if q.devices[device]--; q.devices[device] <= 0 {
 		delete(q.devices, device)
 	}
 	q.broadcast()
@@ -132,7 +138,7 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		if q.closed || q.err != nil || q.dismissed[slot] {
+		if q.closed || q.err != nil || q.dismissed[slot] || q.expelled[device] {
 			return task{}, false, q.err
 		}
 		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device, slot) }); i >= 0 {
@@ -141,10 +147,12 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		switch {
 		case q.ended && q.held == 0 && len(q.returned) == 0:
 			return task{}, false, nil
+		case q.limited[device]:
+			q.changed.Wait()
+		case !q.ended && !q.reading && q.atHand():
+			q.read(ctx)
 		case !q.ended && !q.reading:
-			open, cancel := q.whileOpen(ctx) // a stream may never deliver anything
-			q.read(open)
-			cancel()
+			q.await(ctx)
 		default:
 			q.waiting = append(q.waiting, waiter{slot, device})
 			q.changed.Wait()
@@ -158,7 +166,7 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 func (q *queue) takeAhead(ctx context.Context, device string, slot int, mayJoin func(task) bool) (task, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.err != nil || len(q.waiting) > 0 || q.dismissed[slot] {
+	if q.closed || q.err != nil || len(q.waiting) > 0 || q.dismissed[slot] || q.limited[device] {
 		return task{}, false
 	}
 	suits := func(t task) bool { return mayJoin(t) && q.suits(t, device, slot) }
@@ -189,6 +197,9 @@ func (q *queue) pick(i int) task {
 // suits reports whether a slot may take a task. The slot that gave it away may not, as
 // long as a waiting slot can take it.
 func (q *queue) suits(t task, device string, slot int) bool {
+	if q.limited[device] && t.probe == nil {
+		return false
+	}
 	if t.notFor == slot+1 && slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) }) {
 		return false
 	}
@@ -208,6 +219,61 @@ func (q *queue) elsewhere(t task) bool {
 		}
 	}
 	return false
+}
+
+// others returns the participating devices but one.
+func (q *queue) others(device string) []string {
+	return q.untried(task{tried: []string{device}})
+}
+
+// untried returns the participating devices that have not failed on a task.
+func (q *queue) untried(t task) (devices []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for device := range q.devices {
+		if !slices.Contains(t.tried, device) {
+			devices = append(devices, device)
+		}
+	}
+	return devices
+}
+
+// addProbe queues a probe before all other tasks, and reports whether a slot is waiting that
+// may take it.
+func (q *queue) addProbe(t task) (wanted bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.returned = true
+	q.returned = slices.Insert(q.returned, 0, t)
+	q.broadcast()
+	return slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) })
+}
+
+// suspend counts a task that may come back, although no slot has it: giveBack or finish ends
+// that. full: its device gets only probes until unlimit.
+func (q *queue) suspend(device string, full bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held++
+	if full {
+		q.limited[device] = true
+	}
+}
+
+func (q *queue) unlimit(device string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.limited, device)
+	q.broadcast()
+}
+
+// expel removes all slots of a device for good.
+func (q *queue) expel(device string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.expelled[device] = true
+	delete(q.devices, device)
+	q.broadcast()
 }
 
 // final reports whether no device but this one is left to try.
@@ -233,6 +299,19 @@ func (q *queue) idleSlots() []int {
 		slots[i] = w.slot
 	}
 	return slots
+}
+
+// await reads a stream while the slot waits with others: it may get a task that another slot
+// gives back, and a stream may never deliver anything. The caller must hold q.mu.
+func (q *queue) await(ctx context.Context) {
+	q.reading = true
+	open, cancel := q.whileOpen(ctx)
+	q.readers.Go(func() {
+		defer cancel()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.read(open)
+	})
 }
 
 // read reads the source without holding the lock: a stream may block.

@@ -89,6 +89,9 @@ type Report struct {
 	Latency *Latency `json:"batch_latency,omitempty"`
 	// Workers are the slots.
 	Workers []WorkerReport `json:"workers"`
+	// Sick are the devices that were retired because records failed on them that succeed on
+	// others.
+	Sick []SickDevice `json:"sick_devices,omitempty"`
 	// Scaling is how many workers each device got, if gpurun chose that.
 	Scaling []ScalingReport `json:"scaling,omitempty"`
 	// Devices are the GPUs that were monitored.
@@ -123,6 +126,16 @@ type ArrayReport struct {
 	Path   string    `json:"path"`
 	Bytes  int64     `json:"bytes"`
 	CRC32C chunk.CRC `json:"crc32c"`
+}
+
+// SickDevice is a device that was retired because records failed on it that succeed on
+// another one.
+type SickDevice struct {
+	Device string `json:"device"`
+	UUID   string `json:"uuid,omitempty"`
+	// Records is how many had failed on it, and Message why one of them did.
+	Records int64  `json:"records"`
+	Message string `json:"message"`
 }
 
 // WorkerReport is one slot's share of the job.

@@ -304,7 +304,11 @@ func (p *prepared) manifest(created time.Time) manifest {
 }
 
 func (p *prepared) launch() launch {
-	l := launch{Dir: absolute(p.config.Dir), Python: p.interpreter, FetchPrivate: p.config.Fetch.AllowPrivate}
+	l := launch{
+		Dir: absolute(p.config.Dir), Python: p.interpreter, FetchPrivate: p.config.Fetch.AllowPrivate,
+		GPUs: p.config.Devices.GPUs, GPUsPerWorker: p.config.Devices.GPUsPerWorker,
+		BatchSize: p.config.Batching.Size, AutoBatch: p.config.Batching.Auto,
+	}
 	var path []string
 	for _, dir := range filepath.SplitList(cmp.Or(p.config.pluginPath, os.Getenv("GPURUN_PLUGIN_PATH"))) {
 		if dir != "" && !filepath.IsAbs(dir) {

@@ -257,6 +257,7 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	}}
 	parts := commit.NewManifest(merged.Parts, done.Counts, r.job.Format)
 	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
+	report.Sick = append(report.Sick, again.Sick...)
 	report.close(time.Now(), done)
 	report.Elapsed, report.Load, report.Rate, report.Nulls = again.Elapsed, again.Load, again.Rate, again.Nulls
 	report.Computed = again.Computed

@@ -14,13 +14,13 @@ func (s *slotRun) dismiss() {
 	s.endChunk()
 }
 
-// mustLeave reports whether the slot was dismissed.
+// mustLeave reports whether the slot was dismissed, or its device retired for the job.
 func (s *slotRun) mustLeave() bool {
 	select {
 	case <-s.dismissed:
 		return true
 	default:
-		return false
+		return s.job.suspects.isSick(s.slot.key())
 	}
 }
 

@@ -87,6 +87,9 @@ func (s *slotRun) note(ctx context.Context, message wire.Message) {
 	case message.Search != nil:
 		s.job.stall.answered.Store(true)
 		s.noteSearch(ctx, *message.Search)
+	case message.Suspect != nil:
+		s.job.stall.answered.Store(true)
+		s.noteSuspect(*message.Suspect)
 	case message.Holding != nil:
 		s.noteHolding(*message.Holding)
 	case message.Warned != nil:
@@ -136,6 +139,9 @@ func (s *slotRun) begin() {
 	t := s.current.task
 	s.job.fleet.assigned(s.slot, t)
 	s.noteLoad()
+	if t.probe != nil {
+		return
+	}
 	s.job.emit(ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
 }
 

@@ -153,6 +153,7 @@ func (r *chunkRun) cut(part string) (wire.Done, error) {
 func (r *chunkRun) takeStats() wire.Stats {
 	stats := r.stats
 	stats.Nulls, stats.BatchSize, stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
+	stats.Faulty = r.out.suspects.faulty()
 	stats.Latency.Merge(r.late)
 	r.reader.fetch.moveTo(&stats)
 	r.stats, r.late = wire.Stats{}, histogram.Histogram{}

@@ -164,6 +164,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	}
 	if hi-lo == 1 {
 		s.task.verdicts[lo] = verdict{fault: s.withWhole(failure)}
+		s.run.out.suspects.isolate(s.run.out, s.task.batch, s.task.sent[lo], failure)
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}

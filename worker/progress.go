@@ -30,6 +30,7 @@ func (p *partWriter) report(message wire.Progress) {
 	s.at, s.told = time.Now(), s.computed
 	message.Chunk, message.Counts, message.Ahead = p.id, s.written, max(0, s.computed-s.written.Records)
 	message.Memory, message.Busy, message.Tuning = p.worker.host.memory(), time.Duration(p.worker.busy.Load()), p.worker.sizes.tuning()
+	message.Faulty = p.suspects.faulty()
 	message.Computed, message.Awaits = p.worker.computed.Load(), p.worker.awaited()
 	p.worker.send(wire.Message{Progress: &message})
 }

@@ -41,6 +41,7 @@ type partWriter struct {
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
 	latency     histogram.Histogram // of batches since the last message
+	suspects    suspects
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *partWriter {
@@ -230,7 +231,10 @@ func (p *partWriter) write(task *batchTask, lines *encoders) error {
 		if refusal := task.refusal(i); refusal != nil {
 			err = p.fail(record, refusal)
 		} else {
-			err = p.settle(record, next, task.verdict(next), lines)
+			var failure *fault.Error
+			if failure, err = p.settle(record, next, task.verdict(next), lines); failure != nil {
+				p.suspects.wrote(p, task.batch, i, failure)
+			}
 			next++
 		}
 		if err != nil {
@@ -268,29 +272,31 @@ func (t *batchTask) unchanged(i, next int) int {
 	return i
 }
 
-// settle writes the outcome of record i of those sent to the kernel.
-func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *encoders) error {
+// settle writes the outcome of record i of those sent to the kernel, and returns why it
+// failed, if it did.
+func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *encoders) (*fault.Error, error) {
 	if v.fault != nil {
-		return p.fail(record, v.fault)
+		return v.fault, p.fail(record, v.fault)
 	}
 	result := v.results.At(v.index)
 	switch result.Verdict {
 	case plugins.Dropped:
-		return p.part.Drop()
+		return nil, p.part.Drop()
 	case plugins.Failed:
-		return p.fail(record, rejected(result))
+		failure := rejected(result)
+		return failure, p.fail(record, failure)
 	}
 	lines, refusal := encoder.encode(record, i, v)
 	if refusal == nil && p.worker.setup.Records.Batch {
 		lines, refusal = p.batchLine(record, lines)
 	}
 	if refusal != nil {
-		return p.fail(record, refusal)
+		return refusal, p.fail(record, refusal)
 	}
 	if encoder.stores() {
-		return p.part.SucceedRows(lines, encoder.values(i))
+		return nil, p.part.SucceedRows(lines, encoder.values(i))
 	}
-	return p.part.Succeed(lines)
+	return nil, p.part.Succeed(lines)
 }
 
 // batchLine returns the line of a batch file for a request from what the kernel made of it.

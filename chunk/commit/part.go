@@ -350,11 +350,11 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 // Discard deletes the part.
 func (p *Part) Discard() {
 	_, _ = p.Close(chunk.Chunk{})
-	removePart(p.options.Path)
+	RemovePart(p.options.Path)
 }
 
-// removePart deletes the files of a part.
-func removePart(path string) {
+// RemovePart deletes the files of a part.
+func RemovePart(path string) {
 	for _, suffix := range suffixes {
 		_ = os.Remove(path + suffix)
 	}
@@ -375,7 +375,7 @@ func HasEarly(dir string) bool {
 
 // removeCommitted deletes a part that is in the output, and the log of its answers.
 func removeCommitted(path string) {
-	removePart(path)
+	RemovePart(path)
 	_ = os.Remove(path + EarlySuffix)
 }
 

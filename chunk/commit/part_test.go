@@ -100,7 +100,7 @@ func TestPart(t *testing.T) {
 			if diff := cmp.Diff(c.want, contents(t, dir)); diff != "" {
 				t.Error(diff)
 			}
-			removePart(filepath.Join(dir, segment.Part))
+			RemovePart(filepath.Join(dir, segment.Part))
 			if got := chunktest.Files(t, dir); len(got) > 0 {
 				t.Errorf("files left: %v", got)
 			}

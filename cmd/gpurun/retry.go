@@ -21,8 +21,9 @@ where the job was started, with the same Python; a kernel given with -k runs in 
 current folder. Results of an interrupted retry are reused only if kernel and
 settings are the same.
 
-Results do not depend on devices, batches and time limits, and a retry may run elsewhere:
-pass --gpus, --gpus-per-worker, --batch-size, --timeout and the like again.
+The job's --gpus, --gpus-per-worker and --batch-size apply too, without GPUs that were
+retired because records failed on them: --gpus names others, --gpus all all of them. Time
+limits do not affect results: pass --timeout and the like again.
 
 The input is not needed: failed records are read from the output or the --errors
 file. The output is verified first and rejected if it has changed since the job wrote
@@ -44,6 +45,9 @@ func newRetry() *cobra.Command {
 				return err
 			}
 			f.config.Output.Path = args[0]
+			if !cmd.Flags().Changed("gpus") {
+				f.config.Devices.GPUs = "" // those of the job
+			}
 			return sharedJob(args[0], f.execute(cmd, orchestrator.Retry))
 		},
 	}

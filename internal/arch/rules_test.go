@@ -93,7 +93,7 @@ var rules = []rule{
 		[]string{"gpu"}, "a simulated machine with GPUs, for tests"},
 	{"internal/wire", "the messages between orchestrator and worker",
 		[]string{"chunk/columns", "chunk", "gpu", "internal/frame", "internal/fault", "internal/histogram", "internal/judge"}, "messages describe chunks, and carry failures, evidence and the figures of devices"},
-	{"internal/judge", "deciding whether a kernel fails on everything: which records to try, what a worker's first records show, what all workers' show together",
+	{"internal/judge", "deciding whether a kernel fails on everything, and whether a device is sick: which records to try, what a worker's first records show, what all workers' show together",
 		[]string{"chunk", "internal/fault"}, "evidence in, verdict out: it knows no processes and no jobs"},
 	{"internal/jobs", "which jobs run on this host, and inspecting and controlling each through its socket",
 		[]string{"orchestrator", "internal/fault", "internal/owned", "internal/httpserve"}, "it controls jobs; it starts none and knows no devices"},

@@ -1,6 +1,7 @@
 // Package judge decides whether a kernel fails on everything, or no file of a job can be
-// fetched. gpurun then stops instead of marking a million records. Its types are values: they
-// start nothing and wait for nothing.
+// fetched: gpurun then stops instead of marking a million records. It also decides whether a
+// device, and not the records, may be to blame for failures (Outcomes). Its types are values:
+// they start nothing and wait for nothing.
 package judge
 
 import (

@@ -59,6 +59,9 @@ func alarm(event orchestrator.Event) string {
 			next = "no other device remains"
 		}
 		return fmt.Sprintf("%s: %s; %s%s", e.Device, plain(e.Fault.Message), next, lastWords(e.Fault.Detail))
+	case orchestrator.DeviceRetired:
+		return fmt.Sprintf("%s is retired for this job: %s failed on it, but not on %s: %s; other devices compute them%s",
+			e.Device, plural(e.Records, "record"), e.On, plain(e.Message), lastWords(e.Detail))
 	case orchestrator.DeviceEvent:
 		if e.Kind == gpu.MemoryErrors {
 			return memoryErrors(e)

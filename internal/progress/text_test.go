@@ -156,6 +156,8 @@ func TestNotice(t *testing.T) {
 			"GPU 1: the worker process ended: killed by SIGKILL; starting another worker", true},
 		{"last worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost, Retired: true},
 			"GPU 1: the worker process ended: killed by SIGKILL; no other device remains", true},
+		{"retired device", orchestrator.DeviceRetired{SickDevice: orchestrator.SickDevice{Device: "GPU 2", Records: 16, Message: "no kernel image"}, On: "GPU 0"},
+			"GPU 2 is retired for this job: 16 records failed on it, but not on GPU 0: no kernel image; other devices compute them", true},
 		{"retired worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost.WithDetail("1\n2\n\n3\n4\n\x1b[1m5\n6%\r100%\n"), Retired: true, RetryAfter: 30 * time.Second},
 			"GPU 1: the worker process ended: killed by SIGKILL; trying the device again in 30s\n  | 2\n  | 3\n  | 4\n  | 5\n  | 100%", true},
 		{"failing memory", orchestrator.DeviceEvent{Kind: gpu.MemoryErrors, Device: "GPU 1", ECCUncorrected: gpu.Some(uint64(2))},

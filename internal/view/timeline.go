@@ -125,7 +125,9 @@ func moments(event orchestrator.Event, now time.Time) []Moment {
 		}
 		return one(momentLost, e.Device, "%s", text)
 	case orchestrator.WorkerLeft:
-		return one(momentScaled, e.Device, "worker left to make room on its device")
+		return one(momentScaled, e.Device, "worker left the job")
+	case orchestrator.DeviceRetired:
+		return one(momentLost, e.Device, "retired: %d records failed on it, but not on %s: %s", e.Records, e.On, e.Message)
 	case orchestrator.WorkersScaled:
 		if e.Workers > 1 || e.From > 1 { // a device that keeps its only worker is no news
 			return one(momentScaled, e.Device, "%s", strings.TrimPrefix(e.String(), e.Device+": "))

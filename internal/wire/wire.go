@@ -53,6 +53,7 @@ type Message struct {
 	Ready            *Ready            `json:"ready,omitempty"`
 	Progress         *Progress         `json:"progress,omitempty"`
 	Search           *Search           `json:"search,omitempty"`
+	Suspect          *Suspect          `json:"suspect,omitempty"`
 	Holding          *Holding          `json:"holding,omitempty"`
 	Warned           *Warned           `json:"warned,omitempty"`
 	ReadComplete     *ReadComplete     `json:"read_complete,omitempty"`
@@ -163,6 +164,8 @@ type Ready struct {
 type Progress struct {
 	Chunk  int64        `json:"chunk"` // Assign.ID
 	Counts chunk.Counts `json:"counts"`
+	// Faulty is how many records of Counts failed in the kernel.
+	Faulty int64 `json:"faulty,omitempty"`
 	// Ahead is how many further records are computed, but not yet written because records
 	// before them are not: those of a window of grouped records.
 	Ahead int64 `json:"ahead,omitempty"`
@@ -203,6 +206,16 @@ const (
 	AwaitsFiles  Awaits = "files"  // those of the next records have not arrived
 	AwaitsServer Awaits = "server" // the kernel can try no record for now; see Holding
 )
+
+// Suspect is a record that has failed in the kernel. It is sent for some of those of a part,
+// as soon as they are known, so that another device can compute one of them before any is
+// marked.
+type Suspect struct {
+	Chunk  int64        `json:"chunk"` // Assign.ID
+	Record chunk.Chunk  `json:"record"`
+	Failed int64        `json:"failed"` // records of the part that have failed in the kernel so far
+	Fault  *fault.Error `json:"fault"`
+}
 
 // Holding reports that the kernel can try no record for now, or that it can again.
 type Holding struct {
@@ -277,6 +290,7 @@ type Stats struct {
 	Output   time.Duration `json:"output,omitempty"`
 	Restarts int64         `json:"restarts,omitempty"`
 	Retries  int64         `json:"retries,omitempty"` // batches run again, whole or in parts
+	Faulty   int64         `json:"faulty,omitempty"`  // records that failed in the kernel
 	Nulls    int64         `json:"nulls,omitempty"`   // numbers that JSON cannot represent
 	// BatchSize is the fastest batch size found, 0 if none was.
 	BatchSize int `json:"batch_size,omitempty"`
