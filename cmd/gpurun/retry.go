@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 const retryHelp = `Retry the failed records of a finished job and replace them in OUTPUT and in the
@@ -12,14 +17,15 @@ interrupted, run the same command to resume.
 
   gpurun retry out.jsonl
   gpurun retry out.jsonl -k ./fixed-kernel --timeout 30m
+  gpurun retry out.jsonl --step clean.py --step fixed.py
   gpurun retry out/
   gpurun retry -f job.yaml
 
 The kernel, its configuration and every setting that affects results (--nan, --keep,
 --exec-mode, …) default to those of the job. The job's kernel runs in the folder
 where the job was started, with the same Python; a kernel given with -k runs in the
-current folder. Results of an interrupted retry are reused only if kernel and
-settings are the same.
+current folder. To replace one step of a chain, name all steps with --step. Results of an
+interrupted retry are reused only if kernel and settings are the same.
 
 The job's --gpus, --gpus-per-worker and --batch-size apply too, without GPUs that were
 retired because records failed on them: --gpus names others, --gpus all all of them. Time
@@ -48,7 +54,7 @@ func newRetry() *cobra.Command {
 			if !cmd.Flags().Changed("gpus") {
 				f.config.Devices.GPUs = "" // those of the job
 			}
-			return sharedJob(args[0], f.execute(cmd, orchestrator.Retry))
+			return sharedJob(args[0], f.execute(cmd, retryAllSteps))
 		},
 	}
 	flags := cmd.Flags()
@@ -61,4 +67,23 @@ func newRetry() *cobra.Command {
 	f.registerRunning(flags)
 	flags.StringVar(&f.config.Resume.WorkDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
 	return cmd
+}
+
+// retryAllSteps is orchestrator.Retry, but refuses a kernel that leaves out steps of the job's
+// chain: the remaining steps would get records that they were not made for.
+func retryAllSteps(ctx context.Context, config orchestrator.Config) (orchestrator.Report, error) {
+	status, err := orchestrator.Inspect(config.Output.Path, config.Resume.WorkDir)
+	if err != nil {
+		return orchestrator.Retry(ctx, config) // which reports it
+	}
+	var flags []string
+	steps := strings.Split(status.Report.Kernel, plugins.StepSeparator)
+	for _, step := range steps {
+		flags = append(flags, "--step "+slurm.Quote(step))
+	}
+	if given := config.Kernel.Name; given != "" && strings.Count(given, plugins.StepSeparator) < len(steps)-1 {
+		return orchestrator.Report{}, usagef("the job ran %d steps, and %s would skip some of them; name all of its steps, with the new kernel in place of the one that it replaces: %s",
+			len(steps), given, strings.Join(flags, " "))
+	}
+	return orchestrator.Retry(ctx, config)
 }
