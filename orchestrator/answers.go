@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"sort"
 
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -39,4 +40,13 @@ func (j *job) logged() int64 {
 		return 0
 	}
 	return loggedAnswers(j.folder, state)
+}
+
+// forgetAnswers drops the logged answers of a job whose kernel or configuration has changed: only
+// committed results may come from the old one.
+func (e *earlier) forgetAnswers() {
+	if e.answers > 0 {
+		e.notes = append(e.notes, fmt.Sprintf("%d answers that were not committed yet come from before the change: their records are computed again", e.answers))
+	}
+	e.stale, e.answers = true, 0
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -237,6 +238,43 @@ func TestConcurrentStop(t *testing.T) {
 			}
 			checkCalls(t, d, n, lost, concurrency)
 		})
+	}
+}
+
+// Answers of another kernel or prompt are not used: if a change is accepted, only committed
+// results stay, and the job says how many answers it drops.
+func TestAcceptChangesDropsAnswers(t *testing.T) {
+	t.Parallel()
+	const n, concurrency = 300, 16
+	d, c := callsJob(t, asks(n, func(i int) string {
+		if i == 100 { // those before it are committed, those behind it are only logged
+			return `,"do":"stop once","until":280`
+		}
+		return `,"sleep":20`
+	}), concurrency)
+	c.Resume.Checkpoint = 50 * time.Millisecond
+	stopped, err := run(t, c)
+	committed := int(stopped.In - stopped.Pending)
+	if err == nil || stopped.Answers < 100 || committed == 0 {
+		t.Fatalf("%v: %d answers are logged, %d records are committed", err, stopped.Answers, committed)
+	}
+	c.Kernel.Config, _ = json.Marshal(map[string]any{"Calls": d.join("calls"), "Concurrency": concurrency, "Tokens": 1})
+	_, err = run(t, c)
+	wantFault(t, err, fault.Conflict, "the kernel's configuration was")
+	c.Resume.AcceptChanges = []string{"config"}
+	notice := ""
+	c.Display.OnEvent = func(event orchestrator.Event) {
+		if e, is := event.(orchestrator.Notice); is && strings.Contains(e.Text, "answers") {
+			notice = e.Text
+		}
+	}
+	resumed := mustRun(t, d, c)
+	checkAnswers(t, d, n, nil)
+	if resumed.ResumedAnswers != 0 || resumed.Usage["total_tokens"] != int64(n-committed) {
+		t.Errorf("%d answers were resumed; %d of %d records were computed with the new configuration", resumed.ResumedAnswers, resumed.Usage["total_tokens"], n-committed)
+	}
+	if want := fmt.Sprintf("%d answers", stopped.Answers); !strings.HasPrefix(notice, want) {
+		t.Errorf("the job announces %q, want %s", notice, want)
 	}
 }
 

@@ -240,8 +240,9 @@ func (p *prepared) compare() (err error) {
 	if touched {
 		p.earlier.notes = append(p.earlier.notes, touchedNote)
 	}
-	if p.earlier.computedAny() { // otherwise nothing depends on it
-		err = checkChanges(now.changes(p.earlier.manifest.Fingerprint), p.config.Resume.AcceptChanges)
+	if changes := now.changes(p.earlier.manifest.Fingerprint); len(changes) > 0 && (p.earlier.computedAny() || p.earlier.answers > 0) {
+		err = checkChanges(changes, p.config.Resume.AcceptChanges)
+		p.earlier.forgetAnswers()
 	}
 	p.print.Kernel.Modules = present(modules)
 	return err

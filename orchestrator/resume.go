@@ -26,6 +26,7 @@ type earlier struct {
 	check    *outputCheck            // that runs alongside the work; nil if it has ended
 	notes    []string                // for the user
 	answers  int64                   // logged, not committed
+	stale    bool                    // the answers are those of a kernel or configuration that has changed
 	sums     input.Sums              // of an input that is cut while it is read
 	chunkLog *input.ChunkLog         // of an input that is not one plain file
 	workers  map[string]savedWorkers // as it left them in scalingFile
@@ -255,6 +256,11 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *c
 	}
 	if e := p.earlier; e != nil {
 		options.Journal, p.created = e.journal, e.manifest.Created
+		if e.stale { // before job.json names the new kernel
+			if err := early.Remove(f.join(commit.PartsDir)); err != nil {
+				return nil, nil, fault.Wrap(fault.Storage, err)
+			}
+		}
 		if err := f.save(p.manifest(p.created)); err != nil {
 			return nil, nil, err
 		}

@@ -1,6 +1,7 @@
 package early
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,4 +75,15 @@ func Answered(dir string, skip func(number int64) bool) map[int64]struct{} {
 		_ = file.Close()
 	}
 	return answered
+}
+
+// Remove deletes the logs of a folder: their answers are of no use.
+func Remove(dir string) error {
+	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("remove early log: %w", err)
+		}
+	}
+	return nil
 }
