@@ -23,9 +23,11 @@ type Chunk struct {
 	Rows bool `json:"rows,omitempty"`
 	// Files are the other input files of a chunk with the lines of several, in order.
 	Files []FileStart `json:"files,omitempty"`
-	// Inner means that the chunk ends before the source's chunk does. A folder of parts is
-	// only cut where the source's chunk ends, however that chunk was split.
-	Inner bool `json:"inner,omitempty"`
+	// Preceding and Following are how many records of the source's chunk come before and after this
+	// one, if it is only a part of that. Batches, and the parts of an output folder, are cut at
+	// places of the source's chunk, however that chunk was split.
+	Preceding int64 `json:"preceding,omitempty"`
+	Following int64 `json:"following,omitempty"`
 }
 
 // FileStart is where the lines of another input file begin in a chunk.
@@ -83,6 +85,7 @@ type Place struct {
 // Tail returns the part of c that begins with record first, which is at at.
 func (c Chunk) Tail(at Place, first int64) Chunk {
 	end, last := c.Offset+c.Length, c.First+c.Records
+	c.Preceding += first - c.First
 	c.Offset, c.Line = at.Offset, at.Line
 	c.Length, c.First, c.Records = end-at.Offset, first, last-first
 	return c
@@ -90,7 +93,7 @@ func (c Chunk) Tail(at Place, first int64) Chunk {
 
 // Head returns the part of c that ends before record end, which is at at.
 func (c Chunk) Head(at Place, end int64) Chunk {
-	c.Inner = c.Inner || end < c.First+c.Records
+	c.Following += c.First + c.Records - end
 	c.Length, c.Records = at.Offset-c.Offset, end-c.First
 	return c
 }

@@ -85,7 +85,7 @@ func (f *folder) adopt(old *folder, config Config) error {
 			err = copyParts(old.join(name), f.join(name))
 		case strings.HasSuffix(name, ".partial") && entry.IsDir():
 			err = copyFolder(old.join(name), f.join(name))
-		case strings.HasSuffix(name, ".partial"), name == chunksFile, name == sumsFile, name == scalingFile:
+		case strings.HasSuffix(name, ".partial"), name == chunksFile, name == sumsFile, name == scalingFile, name == tunedFile:
 			err = copyDurably(old.join(name), f.join(name))
 		}
 		if err != nil {

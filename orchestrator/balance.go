@@ -56,9 +56,10 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 		return []task{rest}, nil
 	}
 	own, speeds := j.fleet.speeds(slot, idle, int64(j.plan.BatchSize))
+	every := rest.chunk.Every(j.plan.BatchSize, j.plan.window())
 	var tasks []task
-	for _, records := range shares(rest.chunk.Records, inFlight, int64(j.plan.BatchSize), own, speeds) {
-		piece, remainder, err := input.SplitAt(rest.chunk, records)
+	for _, records := range shares(rest.chunk.Records, inFlight, every, own, speeds) {
+		piece, remainder, err := input.SplitAt(rest.chunk, rest.chunk.Border(max(0, records-1), every))
 		if err != nil {
 			return append(tasks, rest), err
 		}
@@ -73,7 +74,7 @@ func (j *job) share(slot Slot, rest task, inFlight int64) ([]task, error) {
 }
 
 // shares returns how many of the remaining records each of the other slots should get,
-// in whole batches, so that all slots finish together. The slot itself first finishes
+// in whole batches or windows, so that all slots finish together. The slot itself first finishes
 // its batches in flight and keeps what is not given away. A slow slot's share is
 // rounded down, since its batches take longest.
 func shares(left, inFlight, batch int64, own float64, others []float64) []int64 {

@@ -76,6 +76,9 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 		held -= counts.Records
 	}
 	s.job.fleet.finished(s.slot, done)
+	if !s.job.fleet.tuning(s.slot) {
+		s.job.tuned.found(s.slot, done.Stats.BatchSize)
+	}
 	if suspended {
 		s.job.ledger.progress(s.slot.Number, s.counts(), s.answered(), nil)
 	} else {

@@ -53,6 +53,13 @@ func (m *member) addTo(w *work) {
 	}
 }
 
+// tuning reports whether a slot's worker is searching for its batch size.
+func (f *fleet) tuning(slot Slot) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.members[slot.Number].tuning
+}
+
 // measured records what a worker reports about its speed.
 func (f *fleet) measured(slot Slot, p wire.Progress) {
 	f.mu.Lock()

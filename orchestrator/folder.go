@@ -287,7 +287,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs. The journal goes last: its absence
 // marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{commit.PartsDir, spoolDir, sumsFile, chunksFile, scalingFile, figuresFile, journalFile} {
+	for _, name := range []string{commit.PartsDir, spoolDir, sumsFile, chunksFile, scalingFile, tunedFile, figuresFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}

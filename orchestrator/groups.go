@@ -19,6 +19,14 @@ func (p *prepared) fitGroups() error {
 	return nil
 }
 
+// window returns how many batches are read at a time.
+func (p *Plan) window() int {
+	if p.GroupBy == "" {
+		return 1
+	}
+	return wire.WindowBatches
+}
+
 // manyWindows is how many windows a slot must have so that its chunks are whole ones: with
 // fewer, the slots would get unequal shares.
 const manyWindows = 4

@@ -31,6 +31,7 @@ type job struct {
 	abort       context.CancelFunc // ends what the job is doing
 	stagger     *stagger           // nil: all kernels open at once
 	scaler      *scaler            // nil: the number of workers is fixed
+	tuned       *tunedSizes
 
 	stall        stall
 	searchNotice sync.Once // that a whole batch failed
@@ -56,7 +57,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 	if p.staggers() {
 		j.stagger = newStagger()
 	}
-	j.scaler = newScaler(j)
+	j.scaler, j.tuned = newScaler(j), newTunedSizes(p, f)
 	return j
 }
 

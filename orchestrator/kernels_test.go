@@ -49,6 +49,7 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-reopen"] = func() plugins.Kernel { return &reopen{} }
 	kernels["test-sick"] = func() plugins.Kernel { return &sick{} }
 	kernels["test-sick-each"] = func() plugins.Kernel { return &sickEach{} }
+	kernels["test-company"] = func() plugins.Kernel { return &company{} }
 	kernels["test-calls"] = func() plugins.Kernel { return &calls{} }
 	return kernels
 }

@@ -30,6 +30,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	}
 	setup := s.job.setup("")
 	setup.Device = s.slot.device()
+	s.job.tuned.apply(s.slot, &setup)
 	s.job.scaler.tuned(s.slot, &setup)
 	s.poolKey, s.loaded = poolKey(setup, s.slot), nil
 	started := time.Now()

@@ -273,7 +273,7 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 	task.run, run.unsubmitted = run, task.batch.Rest()
 	if batch.window != nil {
 		run.windows = append(run.windows, batch.window)
-		c.worker.kept.reuse(batch.window)
+		c.worker.kept.giveTo(batch.window)
 		task = run.nextOf(batch.window)
 	}
 	return c.send(run, task)

@@ -94,10 +94,6 @@ func (g *grouping) only(wanted func(i int) bool) {
 	g.order = slices.DeleteFunc(g.order, func(i int) bool { return !wanted(i) })
 }
 
-// first returns the first record in input order that is not in a batch yet. There must be
-// one.
-func (g *grouping) first() int { return slices.Min(g.order) }
-
 // padded returns what records cost together when each is padded to the largest.
 func padded(costs []int) int64 {
 	if len(costs) == 0 {

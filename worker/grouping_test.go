@@ -66,9 +66,6 @@ func TestGroupingFollowsTheBudget(t *testing.T) {
 	if got := g.next(budget{records: 3, bytes: 100}); len(got) != 3 {
 		t.Fatalf("first batch %v", got)
 	}
-	if got := g.first(); got != 3 {
-		t.Errorf("the first that remains is %d", got)
-	}
 	if got := g.next(budget{records: 3, bytes: 100, cost: 8}); len(got) != 1 {
 		t.Errorf("after shrinking: %v", got)
 	}

@@ -1,42 +1,41 @@
 package worker
 
-// kept are verdicts of a window that ended before they could be written: a stop does not
-// wait for the batches that come before them. If the rest of the chunk comes back to this
-// worker, as after a checkpoint, these records are not computed again. They belong to one
-// window, so their memory is bounded.
+// kept are the verdicts of a window in which a chunk ended: a stop does not wait for the rest of
+// the window. If this worker continues there, as after a checkpoint, it does not compute its
+// batches again. They belong to one window, so their memory is bounded.
 type kept struct {
+	first    int64             // the window's first record
 	verdicts map[int64]verdict // by the record's number in the input
-	last     int64
 }
 
-// keep takes the verdicts of a window from its i-th record on.
-func (k *kept) keep(w *window, from int) {
-	*k = kept{verdicts: make(map[int64]verdict)}
-	for i := from; i < len(w.task.verdicts); i++ {
-		if v := w.task.verdicts[i]; v != (verdict{}) {
-			k.last = w.task.batch.Records[w.task.sent[i]].Index
-			k.verdicts[k.last] = v
-		}
-	}
-}
-
-// reuse settles the records of a window whose verdicts are known.
-func (k *kept) reuse(w *window) {
-	if len(k.verdicts) == 0 {
-		return
-	}
+// keep takes the verdicts of the window so far.
+func (k *kept) keep(w *window) {
 	records := w.task.batch.Records
-	for i, at := range w.task.sent {
-		if v, known := k.verdicts[records[at].Index]; known {
-			w.task.verdicts[i] = v
-			w.unsettled--
-			w.reused = true
+	*k = kept{first: records[0].Index, verdicts: make(map[int64]verdict)}
+	for i, v := range w.task.verdicts {
+		if v != (verdict{}) {
+			k.verdicts[records[w.task.sent[i]].Index] = v
 		}
 	}
-	if w.reused {
-		w.group.only(func(i int) bool { return w.task.verdicts[i] == (verdict{}) })
+}
+
+// giveTo gives the verdicts to the window, if they are of it.
+func (k *kept) giveTo(w *window) {
+	if w.task.batch.Records[0].Index == k.first {
+		w.known, *k = k.verdicts, kept{}
 	}
-	if records[len(records)-1].Index >= k.last && records[0].Index <= k.last {
-		*k = kept{}
+}
+
+// recall gives a batch the verdicts of its records. It returns false if one is not known.
+func (w *window) recall(task *batchTask) bool {
+	verdicts := make([]verdict, len(task.sent))
+	for i, at := range task.sent {
+		v, known := w.known[task.batch.Records[at].Index]
+		if !known {
+			return false
+		}
+		verdicts[i] = v
 	}
+	task.verdicts = verdicts
+	return true
 }

@@ -51,8 +51,8 @@ func (p *partWriter) computed(n int) {
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	p.progress.computed += int64(n)
-	if time.Since(p.progress.at) >= progressInterval {
-		p.report(wire.Progress{})
+	if time.Since(p.progress.at) >= progressInterval || p.first != nil {
+		p.report(wire.Progress{First: p.takeFirst()})
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
@@ -35,9 +34,6 @@ type batchReader struct {
 	inputs  []string
 	columns []string
 	seen    *columnNames
-	// windows and draining decide the size of a window, if records are grouped.
-	windows  *windowSizes
-	draining *atomic.Bool
 	// fetch fetches the files that records name; nil if none are fetched. With each, records
 	// are passed on before their files have arrived.
 	fetch *fetching
@@ -74,7 +70,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	}
 	reader.AllocateWith(w.host.alloc)
 	return &batchReader{
-		reader: reader, options: options, sizes: &w.sizes, windows: &w.windows, draining: &w.draining,
+		reader: reader, options: options, sizes: &w.sizes,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
 		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c), each: w.host.info.Concurrency > 0,
@@ -110,7 +106,7 @@ func (b *batchReader) run(ctx context.Context) {
 	for {
 		batch := b.take()
 		size := b.sizes.size()
-		records, bytes := b.limits(size)
+		records, bytes, smallest := b.limits(size)
 		if b.fetch != nil && !b.each {
 			n, err := b.fetch.gather(ctx, records, bytes)
 			if err != nil {
@@ -120,14 +116,16 @@ func (b *batchReader) run(ctx context.Context) {
 		}
 		err := b.reader.Read(batch, records, bytes)
 		if errors.Is(err, io.EOF) {
-			b.reportReadComplete()
+			if b.options.GroupBy == "" { // otherwise the last window is, which takes long to compute
+				b.reportReadComplete()
+			}
 			return
 		}
 		item := readBatch{err: err}
 		if err == nil {
 			item.task, item.err = b.prepare(ctx, batch)
 			if item.err == nil && b.options.GroupBy != "" {
-				item.window = newWindow(item.task, item.task.costs, size, b.windows.turn())
+				item.window = newWindow(item.task, item.task.costs, size, smallest)
 			}
 		}
 		select {
@@ -141,15 +139,18 @@ func (b *batchReader) run(ctx context.Context) {
 	}
 }
 
-// limits returns how much to read at once: a batch of size records, or a window of such
-// batches.
-func (b *batchReader) limits(size int) (records, bytes int) {
-	if b.options.GroupBy == "" {
-		return size, b.options.BatchBytes
+// limits returns how much to read at once: the rest of a batch of size records, or of a window of
+// such batches. Every other window begins with its smallest records.
+func (b *batchReader) limits(size int) (records, bytes int, smallest bool) {
+	most, share := 1, 1
+	if b.options.GroupBy != "" {
+		if most, share = windowBatches, windowShare; b.sizes.tuning() {
+			most = tuneBatches // one trial of a size
+		}
 	}
-	n := b.windows.batches(size, b.sizes.tuning(), b.draining.Load())
-	n = evenly(n, int((b.reader.Remaining()+int64(size)-1)/int64(size)))
-	return n * size, min(n, windowShare) * b.options.BatchBytes
+	rest := b.reader.Rest()
+	every := rest.Every(size, most)
+	return int(rest.Border(0, every)), share * b.options.BatchBytes, rest.First/every%2 == 1
 }
 
 // take returns an empty batch, reusing memory if possible.

@@ -1,6 +1,10 @@
 package worker
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/internal/wire"
+)
 
 // window is a run of consecutive records that are grouped by size (--group-by). It is read
 // as one and written as one, in input order, but computed in batches of similar records.
@@ -17,8 +21,14 @@ type window struct {
 	size    int // records per batch, when it was read
 	batches int // good ones
 	took    time.Duration
-	reused  bool // some verdicts are kept ones
+	known   map[int64]verdict // from before the chunk ended in this window, by number
 }
+
+const (
+	windowBatches = wire.WindowBatches
+	// windowShare is how many times --batch-bytes a window may hold.
+	windowShare = 2
+)
 
 // newWindow makes a window of a batch as it was read. Its smallest records come first, or
 // its largest.
@@ -94,14 +104,24 @@ func (r *chunkRun) open() bool {
 	return last >= 0 && len(r.windows[last].group.order) > 0
 }
 
-// nextOf returns the next batch of a window.
+// nextOf returns the next batch of a window. A batch whose verdicts are all known is not computed
+// again; one of which some are missing is, with the same records as before.
 func (r *chunkRun) nextOf(w *window) *batchTask {
-	return w.next(r.worker.sizes.budget(r.worker.setup.Records.BatchBytes))
+	for {
+		task := w.next(r.worker.sizes.budget(r.worker.setup.Records.BatchBytes))
+		if w.task.batch.Rest().Records == 0 && len(w.group.order) <= ahead*w.size {
+			r.reader.reportReadComplete() // or an idle worker could not have the next chunk
+		}
+		if len(task.sent) == 0 || !w.recall(task) {
+			return task
+		}
+		w.settle(task)
+		r.out.computed(len(task.sent))
+	}
 }
 
-// leave gives up what is not submitted and returns it, as far as it can be computed
-// elsewhere: from the first record on that will have no verdict here. It returns false if
-// there is nothing to give up.
+// leave gives up what is not submitted, and the window that will not be complete without it. It
+// returns false if there is nothing to give up.
 func (r *chunkRun) leave() bool {
 	open := r.open()
 	if r.ended && !open {
@@ -110,7 +130,7 @@ func (r *chunkRun) leave() bool {
 	r.ended = true
 	if open {
 		w := r.windows[len(r.windows)-1]
-		r.unsubmitted = w.task.batch.From(w.task.sent[w.group.first()])
+		r.unsubmitted = w.task.batch.From(0)
 		w.group.order = nil
 	}
 	return true
@@ -121,36 +141,36 @@ func (r *chunkRun) leave() bool {
 func (r *chunkRun) settle(task *batchTask) error {
 	w := task.window
 	w.settle(task)
+	r.out.judge(task)
 	r.out.computed(len(task.sent))
 	if w.unsettled > 0 {
 		return nil
 	}
 	r.windows = r.windows[1:] // batches end in the order of their windows
-	if len(w.task.sent) > 0 && !w.reused {
-		r.worker.windows.done(len(w.task.batch.Records), w.took)
+	if len(w.task.sent) > 0 && len(w.known) == 0 {
 		r.worker.sizes.goodWindow(w.trial())
 	}
 	return r.write(w.task)
 }
 
-// endWindow ends the chunk in a window that is not complete: it passes the finished
-// records before the first unfinished one to the writer.
+// endWindow ends the chunk before a window that is not complete, so that whoever continues there
+// computes the same batches. If a record of it must be computed by another device, and all before
+// that are, the chunk ends before that one instead.
 func (r *chunkRun) endWindow() error {
 	w := r.windows[0]
 	r.windows, r.ended = nil, true
 	n := w.prefix()
+	if n != w.suspect || r.handedBack != nil && w.task.batch.Records[0].Index >= r.handedBack.First {
+		r.worker.kept.keep(w)
+		return nil
+	}
 	at := w.task.sent[n]
 	elsewhere, after := w.task.batch.Alone(at)
-	rest := w.task.batch.From(at)
-	r.worker.kept.keep(w, n)
 	w.task.ready, w.task.sent, w.task.verdicts = at, w.task.sent[:n], w.task.verdicts[:n]
 	if err := r.write(w.task); err != nil {
 		return err
 	}
-	r.rest = rest
-	if n == w.suspect {
-		r.elsewhere, r.rest = &elsewhere, after
-	}
+	r.elsewhere, r.rest = &elsewhere, after
 	return nil
 }
 

@@ -43,7 +43,6 @@ type Worker struct {
 	setup          wire.Setup
 	host           *kernelHost
 	sizes          batchSizes
-	windows        windowSizes
 	kept           kept
 	columns        columnNames
 	judged         bool        // enough of the first records have been judged

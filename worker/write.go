@@ -100,7 +100,11 @@ func (p *partWriter) run() {
 	for next := range p.encoded {
 		task := next.task
 		if p.failure == nil {
-			p.judgeFirst(task)
+			if p.worker.setup.Records.GroupBy != "" { // the records that the kernel got were judged before
+				p.judge(&batchTask{refused: task.refused})
+			} else {
+				p.judge(task)
+			}
 			err := next.err
 			if err == nil {
 				err = p.write(task, next.lines)
@@ -121,9 +125,11 @@ func (p *partWriter) run() {
 	}
 }
 
-// judgeFirst judges the worker's first batch, and the following ones while every record
-// fails: do all fail, and with the same message?
-func (p *partWriter) judgeFirst(task *batchTask) {
+// judge judges the worker's first batch, and the following ones while every record fails: do all
+// fail, and with the same message? A window's batches are judged one by one, before it is complete.
+func (p *partWriter) judge(task *batchTask) {
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
 	w := p.worker
 	if w.judged || !task.tells() {
 		return

@@ -333,7 +333,7 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 	c := p.options.Chunk
 	s := chunk.Segment{
 		First: c.First, Start: c.Start(), Next: rest.Start(),
-		Part: filepath.Base(p.options.Path), Lines: p.lines, Inner: c.Inner || rest.Records > 0, Tally: p.tally,
+		Part: filepath.Base(p.options.Path), Lines: p.lines, Inner: c.Following > 0 || rest.Records > 0, Tally: p.tally,
 	}
 	var failed error
 	for i := range p.files {

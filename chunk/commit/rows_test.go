@@ -55,7 +55,7 @@ func (j *rowJob) segment(t testing.TB, first, records int64, inner bool) chunk.S
 	j.made++
 	part := NewPart(PartOptions{
 		Path:  filepath.Join(j.parts(), fmt.Sprintf("part-%d", j.made)),
-		Chunk: chunk.Chunk{File: "in", First: first, Line: first + 1, Inner: inner}, Rows: true, Table: j.options.Format.Table,
+		Chunk: chunk.Chunk{File: "in", First: first, Line: first + 1, Following: following(inner)}, Rows: true, Table: j.options.Format.Table,
 	})
 	for id := first; id < first+records; id++ {
 		line := fmt.Sprintf("{\"id\":%d}", id)

@@ -28,7 +28,7 @@ func (j *job) linesSegment(t testing.TB, first int64, lines string, inner bool) 
 	j.made++
 	part := NewPart(PartOptions{
 		Path:  filepath.Join(j.parts(), fmt.Sprintf("part-%d", j.made)),
-		Chunk: chunk.Chunk{File: "in", First: first, Line: first + 1, Inner: inner},
+		Chunk: chunk.Chunk{File: "in", First: first, Line: first + 1, Following: following(inner)},
 	})
 	chunktest.Must(t, part.Succeed([]byte(lines)))
 	segment, err := part.Close(chunk.Chunk{File: "in", First: first + 1, Line: first + 2})
@@ -267,4 +267,12 @@ func TestEncodedDamageIsFound(t *testing.T) {
 			chunktest.Write(t, file.path, data)
 		}
 	}
+}
+
+// following returns how many records of the source's chunk follow one that is only a part of it.
+func following(inner bool) int64 {
+	if inner {
+		return 1
+	}
+	return 0
 }

@@ -87,6 +87,7 @@ func (b *Batch) from(r Record) chunk.Chunk {
 	c := b.rest
 	c.Length += c.Offset - r.Offset
 	c.Records += c.First - r.Index
+	c.Preceding -= c.First - r.Index
 	c.Offset, c.Line, c.First = r.Offset, r.Line, r.Index
 	return c
 }

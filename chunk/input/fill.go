@@ -162,6 +162,7 @@ func (f *filler) advance(bytes int64, blank bool) {
 	rest.Line++
 	if !blank {
 		rest.First++
+		rest.Preceding++
 		rest.Records--
 	}
 }

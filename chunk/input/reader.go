@@ -38,8 +38,8 @@ func OpenReader(c chunk.Chunk, maxRecord int64) (*Reader, error) {
 // AllocateWith makes the reader place further batches in memory from alloc, if it has any.
 func (r *Reader) AllocateWith(alloc Allocator) { r.alloc = alloc }
 
-// Remaining returns how many records of the chunk are not read yet.
-func (r *Reader) Remaining() int64 { return r.rest.Records }
+// Rest returns what is not read yet of the chunk.
+func (r *Reader) Rest() chunk.Chunk { return r.rest }
 
 // Close closes the file. Batches stay valid.
 func (r *Reader) Close() error { return r.file.Close() }

@@ -1,0 +1,30 @@
+package orchestrator
+
+import (
+	"testing"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// TestTunedSizesOutliveTheRun: a resumed job uses the batch size that the last run has found for
+// a device, and searches on others.
+func TestTunedSizesOutliveTheRun(t *testing.T) {
+	p, f := &prepared{}, &folder{path: t.TempDir()}
+	p.config.Batching.Auto, p.config.Output.Path = true, "out.jsonl"
+	one, two := Slot{Devices: []gpu.Device{{Kind: gpu.GPU, Index: 0}}}, Slot{Devices: []gpu.Device{{Kind: gpu.GPU, Index: 1}}}
+	first := newTunedSizes(p, f)
+	first.found(one, 0)
+	first.found(one, 512)
+	first.found(one, 256) // of another worker on the same device
+	for _, sizes := range []*tunedSizes{first, newTunedSizes(p, f)} {
+		for slot, want := range map[*Slot]wire.Records{
+			&one: {BatchSize: 512}, &two: {BatchSize: 128, AutoBatch: true},
+		} {
+			setup := wire.Setup{Records: wire.Records{BatchSize: 128, AutoBatch: true}}
+			if sizes.apply(*slot, &setup); setup.Records.BatchSize != want.BatchSize || setup.Records.AutoBatch != want.AutoBatch {
+				t.Errorf("%s: batches of %d, searching %t", slot.key(), setup.Records.BatchSize, setup.Records.AutoBatch)
+			}
+		}
+	}
+}
