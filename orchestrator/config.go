@@ -212,7 +212,7 @@ type Kernel struct {
 	// default 4; or the most processes in each worker if it defines setup_prepare,
 	// default the worker's share of the cores.
 	IOWorkers int
-	// ExecMode is how an exec: kernel runs its program: stream (default), batch or
+	// ExecMode is how an exec: kernel runs its program: batch (default), stream or
 	// per-record. Other kernels reject it.
 	ExecMode string
 	// ExecID names a field of each record that an exec: kernel's program repeats in its

@@ -134,7 +134,29 @@ func (s *slotRun) noteSearch(ctx context.Context, search wire.Search) {
 			s.job.emit(Notice{Text: fmt.Sprintf("%s: a whole batch failed: %s; bisecting it to isolate the bad records", s.slot.Name, search.Lost.Message)})
 		})
 	}
+	if search.Blameless != nil {
+		s.noteBlameless(*search.Blameless)
+	}
 	s.noteFirst(ctx, search.First)
+}
+
+// noteBlameless handles a batch that fails although none of its records does. The output may
+// still be right, but computing each record alone takes long and hides a mistake in the kernel:
+// without any results so far the job stops, otherwise it warns once.
+func (s *slotRun) noteBlameless(b wire.Blameless) {
+	text := fmt.Sprintf("%d records failed twice as a batch with: %s; each of them succeeds alone", b.Records, b.Fault.Message)
+	if b.Alone && !s.job.ledger.hasResults() {
+		s.job.stop(fault.New(fault.Incompatible, "the kernel fails on batches: %s: fix it, or compute records one by one with batches of 1", text).
+			WithDetail(b.Fault.Detail).InStep(b.Fault.Step).Set("batch-size"))
+		return
+	}
+	s.job.blamelessNotice.Do(func() {
+		text := fmt.Sprintf("%s: warning: %s or with fewer others, which takes longer", s.slot.Name, text)
+		if b.Fault.Detail != "" {
+			text += "\n" + b.Fault.Detail
+		}
+		s.job.emit(Notice{Text: text})
+	})
 }
 
 // noteHolding reports that a kernel can try no record for now, or that it can again.

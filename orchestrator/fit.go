@@ -47,7 +47,7 @@ func (p *prepared) fitKernel(recut bool) error {
 	if err := p.fitColumns(); err != nil {
 		return err
 	}
-	recut = recut || p.plan.GroupBy != ""
+	recut = recut || p.plan.GroupBy != "" || p.growsBatches()
 	if !recut || p.earlier != nil { // it is already cut
 		return nil
 	}

@@ -35,8 +35,10 @@ type job struct {
 
 	stall        stall
 	searchNotice sync.Once // that a whole batch failed
-	warnings     warnings
-	stuck        stuckList
+	// blamelessNotice is that a batch failed although none of its records does.
+	blamelessNotice sync.Once
+	warnings        warnings
+	stuck           stuckList
 }
 
 func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {

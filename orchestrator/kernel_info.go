@@ -8,6 +8,8 @@ type KernelInfo struct {
 	Version string `json:"version,omitempty"`
 	// BatchSize is the batch size that the kernel prefers, 0 for any.
 	BatchSize int `json:"batch_size,omitempty"`
+	// GrowBatch: each batch has a cost of its own, so larger ones are more efficient.
+	GrowBatch bool `json:"grow_batch,omitempty"`
 	// InFlight is how many batches it computes at a time.
 	InFlight int `json:"in_flight,omitempty"`
 	// Ahead is how many more it prepares meanwhile.

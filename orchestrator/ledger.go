@@ -107,6 +107,13 @@ func (l *ledger) booked() chunk.Counts {
 	return counts
 }
 
+// hasResults reports whether the kernel has computed a record, in this run or before. A retry
+// has the results of its job.
+func (l *ledger) hasResults() bool {
+	done := l.done()
+	return l.kernel.Exempt || done.Succeeded+done.Dropped > 0
+}
+
 // answered counts the records that are not done but have an answer. Those that an earlier run
 // or a lost worker has logged count at once, although workers import them one by one.
 func (l *ledger) answered() (n int64) {

@@ -35,6 +35,9 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 		e = held // another worker would get a device that is in use
 	}
 	action := decide(e.Kind, s.opened, &s.budget, time.Now())
+	if reported && t != nil && e.Kind == fault.Incompatible { // the open kernel breaks its contract
+		action = giveUpJob
+	}
 	if action == giveUpJob || action == leave {
 		if t != nil {
 			s.job.queue.giveBack(*t)

@@ -136,7 +136,7 @@ func (s *slotRun) release(ctx context.Context) {
 		return
 	}
 	if ctx.Err() == nil && len(s.ahead) == 0 { // or it would compute that first
-		s.worker.end()
+		s.job.warn(s.slot, s.worker.end())
 	}
 	s.drop()
 }

@@ -116,7 +116,7 @@ func (p *Pool) Close() {
 	var ending sync.WaitGroup
 	for _, list := range p.idle {
 		for _, w := range list {
-			ending.Go(w.end)
+			ending.Go(func() { _ = w.end() })
 		}
 	}
 	ending.Wait()

@@ -153,6 +153,10 @@ func (p *prepared) beginPlan() {
 	}
 	p.plan.Notes = append(streamNote(c), leftNote(c.leftOut)...)
 	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)
+	if c.Kernel.ExecMode == "stream" && c.Kernel.ExecID == "" {
+		p.plan.Notes = append(p.plan.Notes, "the lines of the program are matched to records by position: a line too many or too few would shift all later ones; "+
+			"exec-id proves each line")
+	}
 	if strings.EqualFold(filepath.Ext(c.Output.Path), ".json") && !c.format().Encodes() {
 		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s will have a record in each line (JSON lines), not one JSON document", c.Output.Path))
 	}

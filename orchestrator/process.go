@@ -201,10 +201,15 @@ func (w *workerProcess) endOnly(first int64) {
 // sendDraining makes the worker stop keeping batches waiting.
 func (w *workerProcess) sendDraining() { _ = w.conn.Send(wire.Message{Draining: &wire.Draining{}}) }
 
-// end lets the worker close its kernel and waits for it.
-func (w *workerProcess) end() {
+// end lets the worker close its kernel and waits for it. It returns what the kernel reports last.
+func (w *workerProcess) end() (warnings []string) {
 	_ = w.conn.Send(wire.Message{End: &wire.End{}})
-	w.reap(endGrace)
+	for _, message := range w.reap(endGrace) {
+		if message.Warned != nil {
+			warnings = append(warnings, message.Warned.Warnings...)
+		}
+	}
+	return warnings
 }
 
 // abandon ends the worker and its descendants without waiting; the goroutine that
@@ -222,10 +227,14 @@ func (w *workerProcess) kill() {
 	w.reap(killGrace)
 }
 
-// reap waits for the process, kills what remains of it, and frees the connection.
-func (w *workerProcess) reap(grace time.Duration) {
-	go func() { // its reader must not block on messages that are no longer received
-		for range w.messages {
+// reap waits for the process, kills what remains of it, and frees the connection. It returns
+// the messages that were not received yet.
+func (w *workerProcess) reap(grace time.Duration) (last []wire.Message) {
+	read := make(chan struct{})
+	go func() { // its reader must not block
+		defer close(read)
+		for message := range w.messages {
+			last = append(last, message)
 		}
 	}()
 	w.guard.End(grace)
@@ -233,6 +242,8 @@ func (w *workerProcess) reap(grace time.Duration) {
 	_ = os.RemoveAll(w.sockets) // a killed guard could not
 	w.file.Close()
 	w.lifeline.Close()
+	<-read
+	return last
 }
 
 // lost returns why a worker cannot be reached: its exit status rather than the closed
@@ -361,7 +372,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.kept(), SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,
 			NoValidate: p.config.Input.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.Batching.Cost,
 			ErrorsApart: p.config.Output.Errors != "", Framed: p.config.framed || p.config.streaming, FrameFailures: p.config.streaming, Batch: p.config.Format == OpenAIBatch, Step: p.config.Kernel.Name,
-			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto,
+			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto, GrowBatch: p.growsBatches(),
 			Columns: p.spec,
 		},
 		Fetch: p.config.fetchSetup(),

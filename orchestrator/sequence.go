@@ -77,7 +77,11 @@ func (p *prepared) cutSequence() {
 		return
 	}
 	p.cut = input.Cut{ChunkRecords: p.config.Input.ChunkRecords, BundleBytes: bundleBytes}
-	setDefault(&p.cut.ChunkRecords, max(int64(chunkBatches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
+	batches := chunkBatches
+	if p.growsBatches() {
+		batches *= grownRecords
+	}
+	setDefault(&p.cut.ChunkRecords, max(int64(batches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
 	var plain int64
 	for _, file := range p.config.inputs.files {
 		if file.stream == nil && file.kind.Plain() {

@@ -54,6 +54,7 @@ func TestNoStallOnceAnswered(t *testing.T) {
 	t.Parallel()
 	d := newJobDir(t, numbered(2))
 	config := d.config("exec:read line; echo \"$line\"; sleep 3; cat")
+	config.Kernel.ExecMode = "stream"
 	config.Batching.Size, config.Devices.GPUs, config.Resume.Checkpoint = 1, "cpu:1", time.Hour
 	config = orchestrator.WithStallAfter(config, 2*time.Second)
 	for _, text := range notices(t, d, config) {

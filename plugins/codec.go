@@ -235,7 +235,8 @@ func packInfo(info Info) *kernelpb.Info {
 	return &kernelpb.Info{
 		Name: valid(info.Name), Version: valid(info.Version),
 		BatchSize: uint32(min(max(info.BatchSize, 0), math.MaxInt32)), InFlight: uint32(inFlight(info)), Ahead: uint32(ahead(info)),
-		NeedsGpu: info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs), OnlyInputs: info.OnlyInputs,
+		GrowBatch: info.GrowBatch,
+		NeedsGpu:  info.NeedsGPU, Frameworks: allValid(info.Frameworks), Inputs: allValid(info.Inputs), OnlyInputs: info.OnlyInputs,
 		MinMemory: info.MinMemory, CanTrim: info.CanTrim, MaxWorkers: uint32(min(max(info.MaxWorkers, 0), math.MaxInt32)),
 		GroupBy: valid(info.GroupBy), Concurrency: uint32(min(max(info.Concurrency, 0), math.MaxInt32)), ReadsFetched: info.ReadsFetched,
 		NoDevice: info.NoDevice, NeedsInputs: info.NeedsInputs, RecordTimeoutMs: uint64(max(info.RecordTimeout.Milliseconds(), 0)),
@@ -263,7 +264,8 @@ func unpackInfo(info *kernelpb.Info) Info {
 	out := Info{
 		Name: info.GetName(), Version: info.GetVersion(),
 		BatchSize: int(min(info.GetBatchSize(), math.MaxInt32)), InFlight: int(min(info.GetInFlight(), maxInFlight)), Ahead: int(min(info.GetAhead(), maxAhead)),
-		NeedsGPU: info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
+		GrowBatch: info.GetGrowBatch(),
+		NeedsGPU:  info.GetNeedsGpu(), Frameworks: info.GetFrameworks(),
 		MinMemory: info.GetMinMemory(), CanTrim: info.GetCanTrim(), Inputs: info.GetInputs(), OnlyInputs: info.GetOnlyInputs(), MaxWorkers: int(min(info.GetMaxWorkers(), math.MaxInt32)),
 		GroupBy: info.GetGroupBy(), Concurrency: int(min(info.GetConcurrency(), math.MaxInt32)), ReadsFetched: info.GetReadsFetched(),
 		NoDevice: info.GetNoDevice(), NeedsInputs: info.GetNeedsInputs(),

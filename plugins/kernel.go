@@ -40,7 +40,8 @@ type Kernel interface {
 	// complete. Until then, the kernel must not change anything it has passed to results.
 	// They are complete when Process returns, unless the kernel called [Results.Defer].
 	//
-	// An error fails the whole batch and discards all of its verdicts. gpurun tries to
+	// A missing verdict, or a column with another number of values than the batch has records,
+	// stops the job. An error fails the whole batch and discards all of its verdicts. gpurun tries to
 	// classify an error by its text if the kernel has not done so: see [Diagnose]. When
 	// ctx is done, the caller no longer waits for the results.
 	Process(ctx context.Context, batch Batch, results *Results) error
@@ -59,6 +60,10 @@ type Info struct {
 	// BatchSize is the preferred number of records per batch. The user's setting takes
 	// precedence; 0 means no preference.
 	BatchSize int `json:"batch_size,omitempty"`
+	// GrowBatch means that each batch has a cost of its own, such as the start of a program.
+	// Unless the user or BatchSize sets a size, gpurun enlarges the batches until that cost is
+	// less than a twentieth of the time that they take.
+	GrowBatch bool `json:"grow_batch,omitempty"`
 	// InFlight is how many batches the kernel accepts before it must complete the first
 	// of them (see Results.Defer). 0 and 1 mean one at a time; the maximum is 64.
 	InFlight int `json:"in_flight,omitempty"`

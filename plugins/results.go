@@ -159,7 +159,7 @@ func (r *Results) Column(c Column) {
 		r.breach("gave column %q the dimensions %d, which do not hold its %s", c.Name, c.shape, plural(c.Width, "value"))
 		return
 	case rows != n:
-		r.breach("gave column %q values for %s; the batch has %d", c.Name, plural(rows, "record"), n)
+		r.miscount("gave column %q values for %s; the batch has %d", c.Name, plural(rows, "record"), n)
 		return
 	}
 	for _, other := range r.columns {
@@ -189,7 +189,7 @@ func (r *Results) setLines(i int, lines [][]byte) {
 func (r *Results) set(i int, verdict Verdict) bool {
 	switch {
 	case i < 0 || i >= len(r.verdicts):
-		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.verdicts))
+		r.miscount("gave a verdict for record %d of a batch of %d", i, len(r.verdicts))
 		return false
 	case r.verdicts[i] != NoVerdict:
 		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.verdicts[i], verdict)
@@ -199,9 +199,17 @@ func (r *Results) set(i int, verdict Verdict) bool {
 	return true
 }
 
-func (r *Results) breach(format string, args ...any) {
+func (r *Results) breach(format string, args ...any) { r.misused(fault.Batch, format, args...) }
+
+// miscount notes a wrong number of results. It is the kernel's fault and not that of a record:
+// alone, each record may get the right number, and a wrong result.
+func (r *Results) miscount(format string, args ...any) {
+	r.misused(fault.Incompatible, format, args...)
+}
+
+func (r *Results) misused(kind fault.Kind, format string, args ...any) {
 	if r.misuse == nil {
-		r.misuse = fault.New(fault.Batch, "kernel "+format, args...)
+		r.misuse = fault.New(kind, "kernel "+format, args...)
 	}
 }
 
@@ -249,7 +257,7 @@ func (r *Results) settle() error {
 		missing++
 	}
 	if missing > 0 {
-		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
+		return fault.New(fault.Incompatible, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
 			len(r.verdicts)-missing, plural(len(r.verdicts), "record"), first)
 	}
 	return nil

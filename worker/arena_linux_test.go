@@ -30,7 +30,7 @@ func allGivenBack(t *testing.T, w *Worker) {
 	if arenas(t) == 0 {
 		t.Error("the records are not in shared memory")
 	}
-	w.host.close()
+	_ = w.host.close()
 	for deadline := time.Now().Add(10 * time.Second); arenas(t) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the memory of a batch was never freed")

@@ -64,7 +64,7 @@ const quickBatch = 5 * time.Millisecond
 func (c *computing) window() int {
 	window := max(1, c.worker.host.info.InFlight)
 	switch {
-	case c.worker.pace.slowed():
+	case c.worker.pace.slowed(), c.worker.sizes.growing(): // those read ahead would still be small
 		return 1
 	case c.quick:
 		window += 3
@@ -316,7 +316,7 @@ func (c *computing) finishHead(err error) error {
 		c.noteTime(took)
 		c.worker.host.good(took, task.load)
 		c.worker.keepControl(task, 0)
-		c.worker.proof.given = true
+		c.worker.proof.given, c.worker.batchPassed = true, true
 		task.good(took)
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))

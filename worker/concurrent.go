@@ -121,7 +121,7 @@ func (c *concurrent) end() {
 	if len(c.flights) > 0 {
 		c.worker.host.kill()
 	}
-	c.worker.host.close()
+	_ = c.worker.host.close() // it is logged
 	c.syncRest()
 }
 

@@ -290,15 +290,17 @@ func (h *kernelHost) kill() {
 }
 
 // close shuts the process down cleanly.
-func (h *kernelHost) close() {
+func (h *kernelHost) close() error {
 	if h.process == nil {
-		return
+		return nil
 	}
-	if err := h.process.Close(); err != nil {
+	err := h.process.Close()
+	if err != nil {
 		h.log.Warn("close kernel", "error", err)
 	}
 	h.setProcess(nil)
 	h.stuck = proc.KillChildren()
+	return err
 }
 
 // end kills the kernel without waiting and prevents another start. It is safe for

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -64,6 +66,9 @@ func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 	if err == nil {
 		err = s.settle(0, len(task.sent), failure)
 	}
+	if err == nil {
+		err = s.reportBlameless()
+	}
 	var elsewhere *elsewhereError
 	switch {
 	case err == nil:
@@ -112,6 +117,8 @@ type search struct {
 	fresh bool
 	// whole is how the batch failed as a whole; nil if it did not.
 	whole *fault.Error
+	// alone is how many records succeeded alone.
+	alone int
 	// isControl: the batch is a known good record, tried to see whether the device works.
 	isControl bool
 }
@@ -123,6 +130,9 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		results, err := s.try(lo, hi)
 		if err == nil {
 			s.pass(lo, hi, results)
+			if hi-lo == 1 {
+				s.alone++
+			}
 			return nil
 		}
 		if failure = fault.As(err); failure == nil {
@@ -215,6 +225,29 @@ func (s *search) withWhole(failure *fault.Error) *fault.Error {
 	}
 	text := fmt.Sprintf("the batch of %d records failed with: %s", len(s.task.sent), s.whole.Message)
 	return failure.WithDetail(strings.TrimSpace(failure.Detail + "\n" + text))
+}
+
+// reportBlameless reports, once in the worker's life, a batch that failed as a whole although
+// none of its records fails. It tries the batch once more: the failure may have been a coincidence.
+func (s *search) reportBlameless() error {
+	w, n := s.run.worker, len(s.task.sent)
+	failed := func(v verdict) bool { return v.fault != nil }
+	if w.blamelessReported || s.whole == nil || s.whole.Kind != fault.Batch || slices.ContainsFunc(s.task.verdicts, failed) {
+		return nil
+	}
+	_, err := s.try(0, n)
+	failure := fault.As(err)
+	switch {
+	case err == nil:
+		return nil
+	case failure == nil || noRecords(failure):
+		return err
+	case failure.Kind != fault.Batch:
+		return nil
+	}
+	w.blamelessReported = true
+	w.send(wire.Message{Search: &wire.Search{Blameless: &wire.Blameless{Fault: failure, Records: n, Alone: !w.batchPassed && 2*s.alone > n}}})
+	return nil
 }
 
 // outOfMemory returns the failure of a record that does not fit in memory. The framework's

@@ -124,7 +124,7 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 		setup: setup, builtins: []string{kernel}, log: log, limits: newLimits(setup),
 	}}
 	w.sizes.want = batchSize
-	t.Cleanup(w.host.close)
+	t.Cleanup(func() { _ = w.host.close() })
 	if _, err := w.host.describe(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -78,9 +78,9 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 }
 
 // prefetched returns how many batches may wait between reading, computing and writing. A
-// window counts as one, and one is ready at each end anyway.
+// window counts as one, and one is ready at each end anyway. Batches that grow would be small.
 func (w *Worker) prefetched() int {
-	if w.setup.Records.GroupBy != "" {
+	if w.setup.Records.GroupBy != "" || w.setup.Records.GrowBatch {
 		return 0
 	}
 	return ahead
@@ -142,13 +142,16 @@ func (b *batchReader) run(ctx context.Context) {
 // limits returns how much to read at once: the rest of a batch of size records, or of a window of
 // such batches. Every other window begins with its smallest records.
 func (b *batchReader) limits(size int) (records, bytes int, smallest bool) {
+	rest := b.reader.Rest()
+	if b.options.GrowBatch {
+		return b.sizes.within(rest.Records), b.options.BatchBytes, false
+	}
 	most, share := 1, 1
 	if b.options.GroupBy != "" {
 		if most, share = windowBatches, windowShare; b.sizes.tuning() {
 			most = tuneBatches // one trial of a size
 		}
 	}
-	rest := b.reader.Rest()
 	every := rest.Every(size, most)
 	return int(rest.Border(0, every)), share * b.options.BatchBytes, rest.First/every%2 == 1
 }

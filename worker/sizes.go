@@ -11,9 +11,10 @@ import (
 type batchSizes struct {
 	mu    sync.Mutex
 	want  int
-	limit int    // 0: none
-	since int    // good batches since the last change
-	auto  *tuner // nil unless the size is tuned automatically
+	limit int     // 0: none
+	since int     // good batches since the last change
+	auto  *tuner  // nil unless the size is tuned automatically
+	grown *growth // nil unless batches have a cost of their own
 	cost  costLimit
 }
 
@@ -29,7 +30,28 @@ func (b *batchSizes) size() int {
 	if b.auto != nil {
 		return b.auto.size
 	}
+	if b.grown != nil {
+		return b.grown.size
+	}
 	return b.want
+}
+
+// within returns the size of the next batch of a chunk of which so many records remain. Where
+// batches have a cost of their own, the last one of a chunk is not a small one.
+func (b *batchSizes) within(remaining int64) int {
+	size := b.size()
+	if b.grown == nil || remaining <= int64(size) {
+		return size
+	}
+	batches := (remaining + int64(size)/2) / int64(size)
+	return int((remaining + batches - 1) / batches)
+}
+
+// growing reports whether the next batches may be much larger.
+func (b *batchSizes) growing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.grown != nil && !b.grown.settled
 }
 
 // found returns the best size found, or the best so far if sizes are still being tried: a
@@ -110,6 +132,9 @@ func (b *batchSizes) good(n int, took time.Duration) {
 	defer b.mu.Unlock()
 	if b.auto != nil {
 		b.auto.good(trial{n, 1, n, took})
+	}
+	if b.grown != nil {
+		b.grown.good(n, took)
 	}
 	if b.limit == 0 {
 		return

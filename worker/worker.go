@@ -50,20 +50,23 @@ type Worker struct {
 	searchReported bool        // the orchestrator knows that a search may take long
 	proof          proof
 	sampled        bool // records of the first failed batch were sampled
-	stops          *stops
-	begun          int64        // number of chunks begun
-	draining       atomic.Bool  // the job is ending: queue no extra batch
-	sharing        atomic.Bool  // added workers share the device's memory
-	busy           atomic.Int64 // how long the kernel has had work
-	computed       atomic.Int64 // records that a concurrent kernel has computed
-	awaits         atomic.Value // the wire.Awaits of the last report; empty at first
-	pace           *pacer
-	computing      computing
-	assigned       chan wire.Assign
-	renewed        chan wire.Renew // has room for the one before the next assignment
-	trims          chan struct{}   // requested, not done yet
-	fetcher        *fetch.Fetcher  // nil until a chunk is read whose records name files
-	layouts        *layouts
+	batchPassed    bool // a batch succeeded as a whole
+	// blamelessReported: the orchestrator knows that a batch fails although no record does.
+	blamelessReported bool
+	stops             *stops
+	begun             int64        // number of chunks begun
+	draining          atomic.Bool  // the job is ending: queue no extra batch
+	sharing           atomic.Bool  // added workers share the device's memory
+	busy              atomic.Int64 // how long the kernel has had work
+	computed          atomic.Int64 // records that a concurrent kernel has computed
+	awaits            atomic.Value // the wire.Awaits of the last report; empty at first
+	pace              *pacer
+	computing         computing
+	assigned          chan wire.Assign
+	renewed           chan wire.Renew // has room for the one before the next assignment
+	trims             chan struct{}   // requested, not done yet
+	fetcher           *fetch.Fetcher  // nil until a chunk is read whose records name files
+	layouts           *layouts
 }
 
 // run is the whole life of a worker process. It returns the exit status.
@@ -97,6 +100,9 @@ func run(kernels map[string]func() plugins.Kernel) int {
 	w.sizes.cost.want = w.setup.Records.BatchCost
 	if w.setup.Records.AutoBatch {
 		w.sizes.auto = newTuner(w.sizes.want)
+	}
+	if w.setup.Records.GrowBatch {
+		w.sizes.grown = newGrowth(w.sizes.want, newLimits(w.setup).timeout)
 	}
 	w.host = &kernelHost{
 		setup: w.setup, builtins: names(kernels), kernels: kernels, log: w.log,
@@ -218,7 +224,7 @@ func (w *Worker) serve(ctx context.Context) {
 	}
 	if w.setup.DescribeOnly {
 		crash.Point("worker-describe")
-		w.host.close()
+		_ = w.host.close() // it is logged
 		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.named.Files, Data: w.host.named.Data, Interpreter: w.host.interpreter()}})
 		return
 	}
@@ -231,7 +237,9 @@ func (w *Worker) serve(ctx context.Context) {
 	for {
 		run, err := w.nextRun(ctx)
 		if err == nil && run == nil {
-			w.host.close()
+			if err := w.host.close(); err != nil {
+				w.send(wire.Message{Warned: &wire.Warned{Warnings: []string{err.Error()}}})
+			}
 			return
 		}
 		var done wire.Done

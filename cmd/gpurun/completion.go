@@ -18,7 +18,7 @@ import (
 var complete = map[string][]string{
 	"accept-changes":  {"kernel", "config", "kernel,config"},
 	"batch-size":      {"auto"},
-	"exec-mode":       {"stream", "batch", "per-record"},
+	"exec-mode":       {"batch", "stream", "per-record"},
 	"format":          {"openai-batch"},
 	"give-up":         {"stop", "mark"},
 	"bad-input":       {"fail", "skip"},

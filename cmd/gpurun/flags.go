@@ -60,7 +60,7 @@ func (f *jobFlags) registerKernel(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kernelConfig, "kernel-config", "", "kernel configuration: a JSON `FILE` or inline JSON")
 	flags.StringArrayVar(&f.steps, "step", nil, "run a chain of kernels instead of -k (repeatable): each `KERNEL` processes the results of the previous one on the same GPU")
 	flags.StringArrayVar(&f.stepConfigs, "step-config", nil, "configuration of a step: `STEP=JSON` or STEP=FILE, where STEP is its name or its number, counting from 1")
-	flags.StringVar(&c.Kernel.ExecMode, "exec-mode", "", "how exec: runs its program: stream (one process for all batches), batch (one per batch), per-record (default stream)")
+	flags.StringVar(&c.Kernel.ExecMode, "exec-mode", "", "how exec: runs its program: batch (one process per batch), stream (one for all batches), per-record (default batch)")
 	flags.StringVar(&c.Kernel.ExecID, "exec-id", "", "check that each line an exec: program prints repeats this `MEMBER` (a string or number) of its record")
 	flags.StringVar(&c.Kernel.Python, "python", "", "`PATH` of the interpreter for Python kernels (default: that of the active venv or conda environment, else python3)")
 	flags.IntVar(&c.Kernel.IOWorkers, "io-workers", 0, "maximum number of threads that run a Python kernel's prepare(batch) ahead of process (default 4), or of processes if it defines setup_prepare (default the worker's share of the cores)")

@@ -87,7 +87,7 @@ var formatters = map[string]struct {
 	"fmt.Errorf": {0, ""}, "errors.New": {0, ""}, "fault.New": {1, ""},
 	"plugins.Rejected": {0, ""}, "plugins.RetryAfter": {1, ""}, "plugins.TryLater": {1, ""},
 	"usagef": {0, "cmd/gpurun"}, "failed": {0, "worker/fetch"}, "misplaced": {0, "worker/fetch"}, "usage": {0, "gpu/lease"},
-	"c.reject": {0, "chunk/input/csv"}, "w.damaged": {0, "chunk/amend"}, "t.changed": {0, "chunk/amend"}, "r.breach": {0, "plugins"},
+	"c.reject": {0, "chunk/input/csv"}, "w.damaged": {0, "chunk/amend"}, "t.changed": {0, "chunk/amend"}, "r.breach": {0, "plugins"}, "r.miscount": {0, "plugins"},
 	"bad": {0, "plugins/openai"}, "p.blame": {1, "internal/jobfile"}, "fail": {2, "internal/server"}, "p.damaged": {0, "internal/cluster"},
 	"corrupt": {1, "chunk/commit"},
 }

@@ -207,11 +207,15 @@ func (t *trial) batch(ctx context.Context, records []sampleRecord) error {
 	results, err := plugins.Call(ctx, t.opened, t.fetched.batchOf(lines))
 	switch kind := fault.KindOf(err); {
 	case err == nil:
-	case ctx.Err() != nil || kind == fault.Crash || kind == fault.Device:
+	case ctx.Err() != nil || kind == fault.Crash || kind == fault.Device || kind == fault.Incompatible:
 		return err
 	case len(records) > 1:
-		fmt.Fprintf(os.Stderr, "the batch of %d records failed; trying them one by one\n", len(records))
-		return t.apart(ctx, records)
+		fmt.Fprintf(os.Stderr, "%s\nthe batch of %d records failed; trying them one by one\n", message(err), len(records))
+		failed := t.failed
+		if err := t.apart(ctx, records); err != nil || t.failed > failed {
+			return err
+		}
+		return fault.New(fault.Incompatible, "the kernel fails on batches: %d records failed as a batch, and each of them succeeds alone", len(records))
 	default:
 		fmt.Fprintln(os.Stderr, message(err))
 		t.raised++

@@ -39,8 +39,8 @@ const (
 	// Worker: the worker process was lost. Another is started within a budget.
 	Worker Kind = 7
 	// Incompatible: the kernel cannot work here at all (handshake,
-	// configuration, a missing framework). The job stops before it touches a
-	// record.
+	// configuration, a missing framework): the job stops before it touches a
+	// record. Or it breaks its contract, for example with a wrong number of results.
 	Incompatible Kind = 8
 	// Storage: the disk is full, or a part or the output cannot be written. The
 	// job stops.

@@ -15,6 +15,7 @@ type Info struct {
 	Name       string   `json:"name,omitempty"`
 	Version    string   `json:"version,omitempty"`
 	BatchSize  int      `json:"batch_size,omitempty"`
+	GrowBatch  bool     `json:"grow_batch,omitempty"`
 	InFlight   int      `json:"in_flight,omitempty"`
 	Ahead      int      `json:"ahead,omitempty"`
 	NeedsGPU   bool     `json:"needs_gpu,omitempty"`

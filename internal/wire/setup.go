@@ -85,6 +85,7 @@ type Python struct {
 type Records struct {
 	BatchSize   int      `json:"batch_size"`
 	AutoBatch   bool     `json:"auto_batch,omitempty"` // BatchSize is the initial size
+	GrowBatch   bool     `json:"grow_batch,omitempty"` // the same; see plugins.Info
 	BatchBytes  int      `json:"batch_bytes"`
 	GroupBy     string   `json:"group_by,omitempty"`   // a member; empty: batches in input order
 	BatchCost   int64    `json:"batch_cost,omitempty"` // the most that a batch may cost; 0: no limit

@@ -197,6 +197,17 @@ type Search struct {
 	// First is as in Progress; it is set if bisecting has already shown the outcome of
 	// the first batch.
 	First *judge.First `json:"first,omitempty"`
+	// Blameless is set once in the worker's life, when a batch has failed twice as a whole and
+	// none of its records fails.
+	Blameless *Blameless `json:"blameless,omitempty"`
+}
+
+// Blameless is a batch that fails although none of its records does.
+type Blameless struct {
+	Fault   *fault.Error `json:"fault"`
+	Records int          `json:"records"`
+	// Alone: most of the records succeeded alone only, and no batch has succeeded yet.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // Awaits is what keeps a kernel from computing.

@@ -99,6 +99,7 @@ func add(a, b plugins.Info, first bool) plugins.Info {
 	if b.MaxWorkers > 0 && (a.MaxWorkers == 0 || b.MaxWorkers < a.MaxWorkers) {
 		a.MaxWorkers = b.MaxWorkers
 	}
+	a.GrowBatch = b.GrowBatch && (first || a.GrowBatch) // the others may not take large ones
 	a.NeedsGPU = a.NeedsGPU || b.NeedsGPU
 	a.CanTrim = a.CanTrim || b.CanTrim
 	a.MinMemory += b.MinMemory

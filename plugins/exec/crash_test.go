@@ -40,7 +40,7 @@ func TestKilledProgramIsACrash(t *testing.T) {
 // A program that exits between two batches does not affect any record.
 func TestProgramThatEndsBetweenBatches(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
-	k := open(t, plugins.ExecConfig{Command: fmt.Sprintf(`echo $$ > %s; cat`, pid)})
+	k := open(t, plugins.ExecConfig{Command: fmt.Sprintf(`echo $$ > %s; cat`, pid), Mode: exec.ModeStream})
 	for range 3 {
 		expect(t, k, []string{"1"}, []string{"1"})
 		data, err := os.ReadFile(pid)

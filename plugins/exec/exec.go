@@ -2,18 +2,19 @@
 //
 //	gpurun run -k 'exec:./score --fast' in.jsonl -o out.jsonl
 //
-// In stream mode, the default, each worker starts one process and feeds it batch after
-// batch. The n-th output line answers the n-th input line; an empty line drops the
-// record. The kernel accepts answers only once the program has shown that it is in step
-// (step.go), or if each line identifies its record by repeating one of its members
-// (identity.go). The program must answer a line, or a batch, without waiting for more
-// input. To that end the kernel turns off output buffering: with stdbuf, if installed,
-// for C programs and with PYTHONUNBUFFERED for Python.
+// In batch mode, the default, a new process gets each batch, followed by the end of its input.
+// It must write one line per record and exit with status 0; otherwise the batch fails with the
+// last lines of its standard error. The n-th line answers the n-th record; an empty line drops
+// the record.
 //
-// In batch mode a new process gets each batch, followed by the end of its input. That
-// suits filters that write nothing before their input ends. In per-record mode a new
-// process gets each record: all lines it writes belong to that record, no line drops
-// it, and a nonzero exit status fails only that record.
+// In stream mode each worker starts one process and feeds it batch after batch, so that a model
+// is loaded once. The program must answer a line, or a batch, without waiting for more input. To
+// that end the kernel turns off output buffering: with stdbuf, if installed, for C programs and
+// with PYTHONUNBUFFERED for Python. Lines are matched to records by position, or proven by an
+// identity: each repeats a member of its record (identity.go).
+//
+// In per-record mode a new process gets each record: all lines it writes belong to that record,
+// no line drops it, and a nonzero exit status fails only that record.
 //
 // The program's standard error goes to the log; the last line also goes into the error
 // if the program fails. From these last lines the kernel recognizes a program that ran
@@ -34,8 +35,8 @@ import (
 
 // Modes of running the program.
 const (
+	ModeBatch     = "batch" // the default
 	ModeStream    = "stream"
-	ModeBatch     = "batch"
 	ModePerRecord = "per-record"
 )
 
@@ -48,7 +49,7 @@ type kernel struct {
 	threads  int
 	onGPU    bool
 	running  *program // in stream mode; nil before the first batch and after a failure
-	warnings warnings
+	patience patience
 }
 
 // Describe reports a missing program at plan time.
@@ -57,7 +58,7 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	if err != nil {
 		return plugins.Info{}, err
 	}
-	info := plugins.Info{Name: "exec:" + c.Command}
+	info := plugins.Info{Name: "exec:" + c.Command, GrowBatch: c.Mode == ModeBatch}
 	if c.ID != "" {
 		info.Inputs = []string{c.ID}
 	}
@@ -71,13 +72,13 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 	}
 	switch c.Mode {
 	case "":
-		c.Mode = ModeStream
+		c.Mode = ModeBatch
 	case ModeStream, ModeBatch, ModePerRecord:
 	default:
-		return c, fault.New(fault.Usage, "unknown exec mode %q: use %s, %s or %s", c.Mode, ModeStream, ModeBatch, ModePerRecord)
+		return c, fault.New(fault.Usage, "unknown exec mode %q: use %s, %s or %s", c.Mode, ModeBatch, ModeStream, ModePerRecord)
 	}
 	if c.ID != "" && c.Mode == ModePerRecord {
-		return c, fault.New(fault.Usage, "an ID is for the modes %s and %s: with %s every line of a process answers its only record", ModeStream, ModeBatch, ModePerRecord).Set("exec-id")
+		return c, fault.New(fault.Usage, "an ID is for the modes %s and %s: with %s every line of a process answers its only record", ModeBatch, ModeStream, ModePerRecord).Set("exec-id")
 	}
 	if strings.TrimSpace(c.Command) == "" {
 		return c, fault.New(fault.Incompatible, "exec needs a program").WithCode(fault.NoKernel, "exec:./program")
@@ -111,9 +112,9 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	if sent.Len() == 0 {
 		return nil
 	}
-	compute := k.stream
-	if k.config.Mode == ModeBatch {
-		compute = k.oneBatch
+	compute := k.oneBatch
+	if k.config.Mode == ModeStream {
+		compute = k.stream
 	}
 	lines, err := compute(sent)
 	if err != nil {
@@ -180,14 +181,13 @@ func (k *kernel) oneBatch(batch plugins.Batch) ([][]byte, error) {
 		return nil, err
 	}
 	defer p.kill()
-	return p.exchangeAll(batch, k.identity, 0)
+	return p.exchangeAll(batch, k.identity)
 }
 
 func (k *kernel) Close() error {
 	if k.running == nil {
 		return nil
 	}
-	err := k.running.close()
-	k.running = nil
-	return err
+	defer k.drop()
+	return k.running.close(k.identity != nil)
 }

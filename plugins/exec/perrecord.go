@@ -106,7 +106,7 @@ func (k *kernel) one(record []byte, total *atomic.Int64) outcome {
 		return outcome{err: err}
 	}
 	defer p.kill()
-	all, err := p.collect(plugins.NewBatch([][]byte{record}), func(lines [][]byte) error {
+	all, err := p.collect(nil, p.feed(plugins.NewBatch([][]byte{record}), true), func(lines [][]byte) error {
 		return p.measure(lines[len(lines)-1], total)
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
@@ -26,15 +26,11 @@ type program struct {
 	out      *output
 	words    *proc.Tail    // the end of stderr
 	drained  chan struct{} // closed when stderr has been read to the end
-	fed      atomic.Bool   // the whole current batch is in the pipe
-	observer *observer
-	inStep   syncState
+	answered bool          // it has written a line
+	ending   bool          // its input ends, or has ended
 }
 
 const (
-	// stallHint is how long a program may leave a batch unanswered before the kernel logs
-	// the likely reasons.
-	stallHint = 20 * time.Second
 	// exitGrace is how long a program may take to exit after the end of its input.
 	exitGrace = 5 * time.Second
 	// drainTime is how long to keep reading output after the program has exited: its
@@ -85,8 +81,8 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	p := &program{
-		process: process, stdin: stdin, out: newOutput(stdout, config.MaxLine, process.Done()),
-		words: new(proc.Tail), drained: make(chan struct{}), observer: newObserver(process.Pid(), stdin),
+		process: process, stdin: stdin, out: newOutput(stdout, config.MaxLine),
+		words: new(proc.Tail), drained: make(chan struct{}),
 	}
 	go func() {
 		defer close(p.drained)
@@ -95,7 +91,7 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 	}()
 	go func() {
 		<-process.Done()
-		_ = stdout.SetReadDeadline(time.Now().Add(drainTime))
+		p.out.setExited()
 		_ = stderr.SetReadDeadline(time.Now().Add(drainTime))
 	}()
 	return p, nil
@@ -114,7 +110,7 @@ func shellCommand(config plugins.ExecConfig) (string, []string) {
 
 func environment(config plugins.ExecConfig) []string {
 	env := shell.Environment()
-	if os.Getenv("PYTHONUNBUFFERED") == "" {
+	if config.Mode == ModeStream && os.Getenv("PYTHONUNBUFFERED") == "" {
 		env = append(env, "PYTHONUNBUFFERED=1")
 	}
 	if len(config.Config) > 0 {
@@ -123,39 +119,38 @@ func environment(config plugins.ExecConfig) []string {
 	return env
 }
 
-// exchangeAll writes the batch, closes the input and reads the output to its end. Once
-// it has one line per record, it waits at most grace for the end; 0 means no limit.
-func (p *program) exchangeAll(batch plugins.Batch, id *identity, grace time.Duration) ([][]byte, error) {
-	total := new(atomic.Int64)
-	lines, err := p.collect(batch, func(lines [][]byte) error {
-		if len(lines) == batch.Len() && grace > 0 {
-			_ = p.out.pipe.SetReadDeadline(time.Now().Add(grace))
-		}
-		if len(lines) > 2*batch.Len()+surplusLines {
-			return wrongCount(lines, batch.Len())
-		}
-		return p.measure(lines[len(lines)-1], total)
-	})
-	if err != nil {
-		return nil, err
+// exchangeAll writes the batch, ends the input, and returns the lines of a program that writes
+// one per record and exits with status 0.
+func (p *program) exchangeAll(batch plugins.Batch, id *identity) ([][]byte, error) {
+	lines, err := p.toEnd(nil, batch.Len(), p.feed(batch, true))
+	if err != nil || id == nil {
+		return lines, err
 	}
-	if len(lines) != batch.Len() {
-		return nil, wrongCount(lines, batch.Len())
-	}
-	if id != nil {
-		if proved, err := id.verify(batch, lines); err != nil {
-			return nil, fault.New(fault.Batch, "exec: line %d does not answer its record: %w (exec-id)%s", proved+1, err, quoted(lines[proved]))
-		}
+	if proved, err := id.verify(batch, lines); err != nil {
+		return nil, wrongLine(proved, err, lines)
 	}
 	return lines, nil
 }
 
-// collect writes the batch, closes the input, and returns all lines of a program that
-// exits with status 0. It calls check after each line and kills the program if check
-// returns an error.
-func (p *program) collect(batch plugins.Batch, check func(lines [][]byte) error) ([][]byte, error) {
-	written := p.feed(batch, true)
-	var lines [][]byte
+// toEnd reads the rest of the output, which begins with lines, and returns it if the program
+// writes one line per record and exits with status 0.
+func (p *program) toEnd(lines [][]byte, records int, written <-chan struct{}) ([][]byte, error) {
+	total := new(atomic.Int64)
+	lines, err := p.collect(lines, written, func(lines [][]byte) error {
+		if len(lines) > 2*records+surplusLines {
+			return p.wrongCount(lines, records)
+		}
+		return p.measure(lines[len(lines)-1], total)
+	})
+	if err == nil && len(lines) != records {
+		err = p.wrongCount(lines, records)
+	}
+	return lines, err
+}
+
+// collect appends the rest of the output to lines, and returns all of a program that exits with
+// status 0. It calls check after each line and kills the program if check returns an error.
+func (p *program) collect(lines [][]byte, written <-chan struct{}, check func(lines [][]byte) error) ([][]byte, error) {
 	for {
 		line, err := p.out.line()
 		failure := err
@@ -175,15 +170,36 @@ func (p *program) collect(batch plugins.Batch, check func(lines [][]byte) error)
 			break
 		}
 	}
-	if p.out.overdue { // it answered everything, but does not exit
-		p.process.KillGroup()
-		p.stop(written)
-		return lines, nil
-	}
 	if exit, how := p.wait(written); exit.Code != 0 {
 		return nil, p.failure("the program ended: "+how, exit)
 	}
 	return lines, nil
+}
+
+// wrongCount returns the failure of a program that did not write one line per record.
+func (p *program) wrongCount(lines [][]byte, records int) error {
+	text := fmt.Sprintf("the program wrote %s for %s", count(len(lines), "line"), count(records, "record"))
+	if len(lines) > records {
+		for i, line := range lines {
+			if len(line) > 0 && !jsonline.Valid(line) {
+				text += fmt.Sprintf("; line %d is not JSON%s", i+1, quoted(line))
+				break
+			}
+		}
+		text += "; it must write exactly one line per record, and messages to standard error"
+	}
+	p.process.KillGroup() // it may still write
+	return p.failure(text, proc.Exit{})
+}
+
+// wrongLine returns the failure of a program whose line does not answer its record.
+func wrongLine(at int, err error, lines [][]byte) error {
+	return fault.New(fault.Batch, "exec: line %d does not answer its record: %w (exec-id)%s", at+1, err, quoted(lines[at]))
+}
+
+// tooLong returns the failure for a line over the limit.
+func (p *program) tooLong() error {
+	return fault.New(fault.Batch, "exec: the program wrote a line of more than %d bytes (max-record-bytes)", p.out.most)
 }
 
 // measure adds a line to the total output for the batch and enforces the limit.
@@ -197,34 +213,32 @@ func (p *program) measure(line []byte, total *atomic.Int64) error {
 // feed writes the records in a separate goroutine: a program may answer while it is still
 // being fed, and neither side may block on the other's full pipe. A program that stops
 // reading is detected by its missing answers.
-func (p *program) feed(batch plugins.Batch, end bool) chan error {
-	written := make(chan error, 1)
-	p.fed.Store(false)
+func (p *program) feed(batch plugins.Batch, end bool) <-chan struct{} {
+	written := make(chan struct{})
 	go func() {
+		defer close(written)
 		w := bufio.NewWriterSize(p.stdin, 64<<10)
 		for i := range batch.Len() {
 			_, _ = w.Write(batch.Record(i))
 			_ = w.WriteByte('\n')
 		}
-		err := w.Flush()
+		_ = w.Flush()
 		if end {
 			p.stdin.Close()
 		}
-		p.fed.Store(true)
-		written <- err
 	}()
 	return written
 }
 
 // stop closes the input, which also ends a blocked writer. The batch is not used after
 // it returns.
-func (p *program) stop(written chan error) {
+func (p *program) stop(written <-chan struct{}) {
 	p.stdin.Close()
 	<-written
 }
 
 // wait waits for a program that has closed its output and returns how it exited.
-func (p *program) wait(written chan error) (exit proc.Exit, how string) {
+func (p *program) wait(written <-chan struct{}) (exit proc.Exit, how string) {
 	p.stop(written)
 	if !p.process.End(exitGrace) {
 		return proc.Exit{Code: -1}, fmt.Sprintf("it closed its output, did not exit within %s and was killed", exitGrace)
@@ -234,7 +248,7 @@ func (p *program) wait(written chan error) (exit proc.Exit, how string) {
 }
 
 // ended explains why the answers stopped.
-func (p *program) ended(got, want int, partial bool, written chan error) error {
+func (p *program) ended(got, want int, partial bool, written <-chan struct{}) error {
 	exit, how := p.wait(written)
 	where := ""
 	if partial {
@@ -263,11 +277,8 @@ type killedError struct {
 	exit proc.Exit
 }
 
-// hasExited reports whether the program has exited or closed its output.
+// hasExited reports whether the program has exited.
 func (p *program) hasExited() bool {
-	if more, end := p.out.surplus(0); more || end {
-		return !more
-	}
 	select {
 	case <-p.process.Done():
 		return true
@@ -276,21 +287,19 @@ func (p *program) hasExited() bool {
 	}
 }
 
-// close closes the input and waits for the program. Any line that it still writes is
+// close ends the input and waits for the program. Any line that it still writes is
 // one too many.
-func (p *program) close() error {
+func (p *program) close(proven bool) error {
 	p.stdin.Close()
 	timer := time.AfterFunc(exitGrace, p.process.KillGroup) // this also ends the read below
 	defer timer.Stop()
-	rest, _ := io.ReadAll(io.LimitReader(p.out.lines, 1<<20))
+	more, _ := p.out.lines.Peek(1)
+	if len(more) > 0 && !proven {
+		return p.surplus()
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(p.out.lines, 1<<20))
 	p.process.End(exitGrace)
-	p.out.pipe.Close()
-	p.observer.close()
-	exit := p.process.Exit()
-	switch {
-	case len(rest) > 0:
-		line, _, _ := bytes.Cut(rest, []byte("\n"))
-		return fmt.Errorf("exec: the program wrote more lines than it was given records%s; %s", quoted(line), advice)
+	switch exit := p.process.Exit(); {
 	case exit.Signal == syscall.SIGKILL:
 		return p.failure(fmt.Sprintf("the program did not exit within %s of the end of its input and was killed", exitGrace), proc.Exit{})
 	case exit.Code != 0:
@@ -304,8 +313,9 @@ func (p *program) kill() {
 	<-p.process.Done()
 	p.stdin.Close()
 	p.out.pipe.Close()
-	p.observer.close()
 }
+
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, "exec: "+format+"\n", args...) }
 
 func count(n int, noun string) string {
 	if n == 1 {

@@ -1,69 +1,21 @@
 package exec
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// stream feeds the running program and accepts its answers only if it is in step at the
-// end of the batch. Otherwise it kills the program, and a new one recomputes everything
-// since the program was last known to be in step: this batch, unless earlier ones were
-// accepted only because the program was silent.
+// stream sends the batch to the running program, or to a new one if that has exited.
 func (k *kernel) stream(batch plugins.Batch) ([][]byte, error) {
-	lines, err := k.ask(batch)
-	var lost *outOfStep
-	if !errors.As(err, &lost) {
-		return lines, err
-	}
-	if err := k.confirmEarlier(lost); err != nil {
-		return nil, err
-	}
-	if lost.before {
-		k.warnings.warnf("the program wrote an extra line after its answers to a batch%s; restarting it; %s", quoted(lost.line), advice)
-		if lines, err = k.ask(batch); !errors.As(err, &lost) {
-			return lines, err
+	if k.running != nil {
+		if err := k.checkRunning(); err != nil {
+			return nil, err
 		}
-	}
-	return k.recompute(batch, lost)
-}
-
-// confirmEarlier confirms the answers before the batch. If they were accepted because of
-// the program's silence, it recomputes the last of them: an extra line before it would
-// have shifted it to another record. If it cannot confirm them, the worker must discard
-// everything that this program computed.
-func (k *kernel) confirmEarlier(lost *outOfStep) error {
-	if lost.last == nil {
-		return nil
-	}
-	if lost.last.unique {
-		p, err := startProgram(k.config)
-		if err != nil {
-			return err
-		}
-		defer p.kill()
-		lines, err := p.exchangeAll(plugins.NewBatch([][]byte{lost.last.record}), nil, exitGrace)
-		if err == nil && bytes.Equal(lines[0], lost.last.line) {
-			return nil
-		}
-	}
-	return fault.New(fault.Worker, "%w, and its earlier answers cannot be trusted; %s", lost, advice)
-}
-
-// ask sends the batch to the running program, or to a new one, and kills the program
-// after a failure.
-func (k *kernel) ask(batch plugins.Batch) ([][]byte, error) {
-	if k.running != nil && k.running.hasExited() { // no record of this batch is to blame
-		k.running.process.End(drainTime)
-		logf("the program ended between two batches: %s; restarting it", k.running.process.Exit())
-		k.running.kill()
-		k.running = nil
 	}
 	if k.running == nil {
 		p, err := startProgram(k.config)
@@ -72,93 +24,56 @@ func (k *kernel) ask(batch plugins.Batch) ([][]byte, error) {
 		}
 		k.running = p
 	}
-	lines, err := k.running.exchange(batch, k.identity)
-	if err != nil {
-		k.running.kill()
-		k.running = nil
+	lines, err := k.exchange(k.running, batch)
+	if err != nil || k.running.ending {
+		k.drop()
 	}
 	return lines, err
 }
 
-// recompute computes a batch whose answers were rejected. It closes the program's input
-// after the batch, so that all of its lines can be counted.
-func (k *kernel) recompute(batch plugins.Batch, lost *outOfStep) ([][]byte, error) {
-	p, err := startProgram(k.config)
-	if err != nil {
-		return nil, err
-	}
-	defer p.kill()
-	lines, err := p.exchangeAll(batch, k.identity, exitGrace)
-	if err != nil {
-		return nil, err
-	}
-	line, at := lost.find(lines)
-	k.warnings.warnf("the program was out of step: line %d of its output for %s answers no record%s; a new process recomputed the batch; %s",
-		at+1, count(batch.Len(), "record"), quoted(line), advice)
-	return lines, nil
-}
-
-// find returns the first line that differs from the correct answers, and its index. If
-// the program's answers vary between runs, that is its first line.
-func (e *outOfStep) find(answers [][]byte) ([]byte, int) {
-	for i, line := range e.lines {
-		if i >= len(answers) || string(line) != string(answers[i]) {
-			return line, i
-		}
-	}
-	return e.line, len(e.lines)
-}
-
-// exchange writes the batch, reads one line per record, and makes sure that the lines
-// answer the batch.
-func (p *program) exchange(batch plugins.Batch, id *identity) ([][]byte, error) {
-	if more, _ := p.out.surplus(0); more {
-		return nil, &outOfStep{before: true, last: p.inStep.unconfirmed(), line: p.peek()}
-	}
-	written := p.feed(batch, false)
-	hint := time.AfterFunc(stallHint, func() {
-		logf("no complete answer after %s; if the program buffers its output until its input ends, use exec-mode batch; if it skips records, use exec-mode per-record", stallHint)
-	})
-	defer hint.Stop()
-	lines, err := p.answers(batch, written)
-	if err != nil {
-		return nil, err
-	}
-	if more, _ := p.out.surplus(0); more {
-		p.stop(written)
-		return nil, &outOfStep{lines: lines, line: p.peek(), last: p.inStep.unconfirmed()}
-	}
-	select {
-	case <-written:
-	case <-time.After(feedGrace):
-		p.stop(written)
-		return nil, errors.New("exec: the program answered every record without reading them all")
-	}
-	if id != nil {
-		proved, err := id.verify(batch, lines)
-		if err != nil {
-			return nil, &outOfStep{lines: lines, line: lines[proved]}
-		}
-		if proved == len(lines) {
-			p.inStep.accept(batch, lines, true)
-			return lines, nil
-		}
-	}
-	if p.settle(batch, lines) {
-		return nil, &outOfStep{lines: lines, line: p.peek(), last: p.inStep.unconfirmed()}
-	}
-	return lines, nil
-}
-
-// answers reads one line per record.
-func (p *program) answers(batch plugins.Batch, written chan error) ([][]byte, error) {
+// checkRunning drops a program that has exited since the last batch: no record of this one
+// is to blame. A line that it has written since answers no record.
+func (k *kernel) checkRunning() error {
+	p := k.running
+	more, end := p.out.surplus()
 	switch {
-	case p.inStep.opaque:
-	case p.inStep.atWork < trusted:
-		p.out.onWait = p.observeOwing
-		defer func() { p.out.onWait = nil }()
+	case more && k.identity == nil:
+		defer k.drop()
+		return p.surplus()
+	case more:
+		logf("the program wrote a line that answers no record%s; restarting it", quoted(p.peek()))
+	case end || p.hasExited():
+		p.process.End(drainTime)
+		logf("the program ended between two batches: %s; restarting it", p.process.Exit())
 	default:
-		defer p.observeInBackground()()
+		return nil
+	}
+	k.drop()
+	return nil
+}
+
+// drop kills the running program. The next batch gets a new one.
+func (k *kernel) drop() {
+	k.running.kill()
+	k.running = nil
+}
+
+// exchange writes the batch and reads one line per record.
+//
+// A program that skips an answer waits for more input, and so does the kernel for the answer.
+// So if the program is silent for too long, the kernel ends its input: a program that is only
+// slow still answers every record, and one that has skipped an answer exits.
+func (k *kernel) exchange(p *program, batch plugins.Batch) ([][]byte, error) {
+	first := !p.answered
+	written := p.feed(batch, false)
+	p.out.patience = func() time.Duration { return k.patience.limit(first) }
+	p.out.idle = func() {
+		logf("no answer for %s; ending the program's input", k.patience.limit(first))
+		p.ending = true
+		go func() { // a slow program may not have read all of its input yet
+			<-written
+			p.stdin.Close()
+		}()
 	}
 	lines, total := make([][]byte, 0, batch.Len()), new(atomic.Int64)
 	for len(lines) < batch.Len() {
@@ -176,10 +91,58 @@ func (p *program) answers(batch plugins.Batch, written chan error) ([][]byte, er
 			p.stop(written)
 			return nil, err
 		}
+		k.patience.note(first, p.out.waited)
+		p.out.waited, p.answered, first = 0, true, false
 		lines = append(lines, line)
+	}
+	p.out.idle = nil
+	if err := k.prove(p, batch, lines, written); err != nil {
+		p.process.KillGroup()
+		p.stop(written)
+		return nil, err
 	}
 	return lines, nil
 }
+
+// prove checks that the lines answer the batch, as far as that is possible. With an identity
+// each line proves its place, except for empty ones at the end: the end of the output proves
+// those. Without one, answers are matched by position, and any line too many shows that they
+// cannot be.
+func (k *kernel) prove(p *program, batch plugins.Batch, lines [][]byte, written <-chan struct{}) error {
+	proved := 0
+	if k.identity != nil {
+		var err error
+		if proved, err = k.identity.verify(batch, lines); err != nil {
+			return wrongLine(proved, err, lines)
+		}
+	}
+	if more, _ := p.out.surplus(); more && k.identity == nil {
+		return p.surplus()
+	}
+	select {
+	case <-written:
+	case <-time.After(feedGrace):
+		return errors.New("exec: the program answered every record without reading them all")
+	}
+	if !p.ending && (k.identity == nil || proved == len(lines)) {
+		return nil
+	}
+	p.ending = true
+	p.stdin.Close()
+	_, err := p.toEnd(lines, batch.Len(), written)
+	return err
+}
+
+// surplus is the failure of a program that has written more lines than it was given records:
+// nobody knows which of its answers belong to which records.
+func (p *program) surplus() error {
+	return fault.New(fault.Incompatible, "exec: the program wrote more lines than it was given records%s, so its answers, also earlier ones, "+
+		"cannot be matched to records by position; %s", quoted(p.peek()), advice).WithCode(fault.Damaged, "")
+}
+
+// advice is how to fix a program that writes lines that are not answers.
+const advice = "it must write exactly one line per record, and messages to standard error; " +
+	"exec-id checks every line, exec-mode batch counts the lines of every batch"
 
 // peek returns as much of the next line as has been read.
 func (p *program) peek() []byte {
@@ -192,21 +155,47 @@ func (p *program) peek() []byte {
 	return rest
 }
 
-// tooLong returns the failure for a line over the limit.
-func (p *program) tooLong() error {
-	return fault.New(fault.Batch, "exec: the program wrote a line of more than %d bytes (max-record-bytes)", p.out.most)
+// patience is how long a program may be silent before its input is ended. Ending it too
+// early costs only the restart of the program.
+type patience struct {
+	first, next time.Duration // the longest wait for a process's first answer and for a later one
 }
 
-// wrongCount returns the failure for a program that did not write one line per record.
-func wrongCount(lines [][]byte, records int) error {
-	text := fmt.Sprintf("exec: the program wrote %s for %s", count(len(lines), "line"), count(records, "record"))
-	if len(lines) < records {
-		return fault.New(fault.Batch, "%s", text)
+const (
+	// firstPatience applies until a process has answered: it may load a model.
+	firstPatience = time.Minute
+	leastPatience = 2 * time.Second
+	// patienceFactor is how many times longer than any wait so far a program may be silent.
+	patienceFactor = 10
+)
+
+func (p *patience) note(first bool, waited time.Duration) {
+	if first {
+		p.first = max(p.first, waited, 1) // 0 means unknown
+	} else {
+		p.next = max(p.next, waited)
 	}
-	for i, line := range lines {
-		if len(line) > 0 && !jsonline.Valid(line) {
-			return fault.New(fault.Batch, "%s; line %d is not JSON%s; %s", text, i+1, quoted(line), advice)
-		}
+}
+
+func (p *patience) limit(first bool) time.Duration {
+	switch {
+	case !first:
+		return max(leastPatience, patienceFactor*p.next, p.first) // not before a restart would pay
+	case p.first == 0:
+		return firstPatience
 	}
-	return fault.New(fault.Batch, "%s; %s", text, advice).WithDetail("its last line" + quoted(lines[len(lines)-1]))
+	return max(leastPatience, patienceFactor*p.first)
+}
+
+// quoted formats a line for a message.
+func quoted(line []byte) string {
+	const most = 80
+	if line == nil {
+		return ""
+	}
+	cut := ""
+	if len(line) > most {
+		line, cut = line[:most], "…"
+	}
+	return fmt.Sprintf(": %q%s", line, cut)
 }

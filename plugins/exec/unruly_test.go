@@ -17,6 +17,7 @@ func unruly(args []string) {
 	delay := flags.Duration("delay", 0, "for each record, up to")
 	at := flags.Int("at", 0, "write a stray line with this record, counted from 1")
 	one := flags.Int("one", 0, "write a stray line with this record's number")
+	dies := flags.Int("dies", 0, "exit with status 5 at this record's number, instead of an answer")
 	chance := flags.Float64("chance", 0, "write a stray line with any record")
 	late := flags.Duration("late", 0, "write it so much later, up to")
 	text := flags.String("text", `{"v":0}`, "the stray line")
@@ -48,6 +49,9 @@ func unruly(args []string) {
 				pause := time.Duration(random.Int64N(int64(*late)))
 				time.AfterFunc(pause, func() { say(*text) })
 			}
+		}
+		if n == *dies && *dies > 0 {
+			os.Exit(5)
 		}
 		say(fmt.Sprintf(`{"id":%d,"v":%d}`, n, 7*n))
 	}

@@ -202,8 +202,10 @@ type Info struct {
 	// How long the kernel itself lets a record take, in milliseconds; 0 if it does not limit
 	// that. Only with a concurrency.
 	RecordTimeoutMs uint64 `protobuf:"varint,24,opt,name=record_timeout_ms,json=recordTimeoutMs,proto3" json:"record_timeout_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Each batch has a cost of its own; larger ones are more efficient.
+	GrowBatch     bool `protobuf:"varint,25,opt,name=grow_batch,json=growBatch,proto3" json:"grow_batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Info) Reset() {
@@ -360,6 +362,13 @@ func (x *Info) GetRecordTimeoutMs() uint64 {
 		return x.RecordTimeoutMs
 	}
 	return 0
+}
+
+func (x *Info) GetGrowBatch() bool {
+	if x != nil {
+		return x.GrowBatch
+	}
+	return false
 }
 
 type DescribeReply struct {
@@ -1755,7 +1764,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
 	"\x05value\x18\a \x01(\tR\x05value\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xa5\x04\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"\xc4\x04\n" +
 	"\x04Info\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
@@ -1781,7 +1790,9 @@ const file_kernel_proto_rawDesc = "" +
 	"\vonly_inputs\x18\x16 \x01(\bR\n" +
 	"onlyInputs\x12!\n" +
 	"\fneeds_inputs\x18\x17 \x01(\bR\vneedsInputs\x12*\n" +
-	"\x11record_timeout_ms\x18\x18 \x01(\x04R\x0frecordTimeoutMs\"\x86\x01\n" +
+	"\x11record_timeout_ms\x18\x18 \x01(\x04R\x0frecordTimeoutMs\x12\x1d\n" +
+	"\n" +
+	"grow_batch\x18\x19 \x01(\bR\tgrowBatch\"\x86\x01\n" +
 	"\rDescribeReply\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +

@@ -322,9 +322,14 @@ func (k *kernel) fileOf(e *fault.Error) string {
 }
 
 // failure is the error for an exception in Python. It is not classified yet: the
-// caller does that by its text.
+// caller does that by its text. A wrong number of results is the kernel's fault and not that of
+// a record: alone, each record may get the right number, and a wrong result.
 func (r *response) failure() error {
-	return fault.New(fault.Unknown, "%s", r.Message).WithDetail(r.Detail).InStep(r.Step)
+	kind := fault.Unknown
+	if r.Miscounts {
+		kind = fault.Incompatible
+	}
+	return fault.New(kind, "%s", r.Message).WithDetail(r.Detail).InStep(r.Step)
 }
 
 // ask sends a request and waits for a response of type want.

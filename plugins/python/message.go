@@ -105,6 +105,8 @@ type response struct {
 	Message string `json:"message"`
 	Detail  string `json:"detail"`
 	Step    string `json:"step"` // of a chain; also set on a result with messages
+	// Miscounts: the kernel did not return one result per record.
+	Miscounts bool `json:"miscounts"`
 
 	description // described; opened sets only Inputs
 	// Ahead: threads run prepare. Sent with opened.

@@ -8,7 +8,7 @@ import collections.abc
 
 from gpurun_runner.batch import Batch
 from gpurun_runner.columns import listed
-from gpurun_runner.failure import ERROR, ResultError, first_line, kind_of, plural, reported
+from gpurun_runner.failure import ERROR, CountError, ResultError, first_line, kind_of, plural, reported
 from gpurun_runner.record import Record
 from gpurun_runner.reply import Reply, check_names
 
@@ -37,7 +37,8 @@ def as_list(result, count):
         raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
                           "or a list with one result per record" % kind_of(result))
     if len(result) != count:
-        raise ResultError("process returned %s for %s" % (plural(len(result), "result"), plural(count, "record")))
+        raise CountError("process returned %s for %s: return one for each, None to drop a record, or a list of dicts to make several of it"
+                         % (plural(len(result), "result"), plural(count, "record")))
     return list(result)
 
 
@@ -65,9 +66,9 @@ def add_columns(task, result, following):
             values = listed(values, count, "value", " in column %r" % name)
             failed.update((i, first_line(value)) for i, value in enumerate(values) if isinstance(value, BaseException))
         elif len(values.shape) == 0:
-            raise ResultError("column %r is a single value, not one for each of %s" % (name, plural(count, "record")))
+            raise CountError("column %r is a single value, not one for each of %s" % (name, plural(count, "record")))
         if len(values) != count:
-            raise ResultError("process returned %s in column %r for %s" % (plural(len(values), "value"), name, plural(count, "record")))
+            raise CountError("process returned %s in column %r for %s" % (plural(len(values), "value"), name, plural(count, "record")))
         added[name] = values
     for i, value in enumerate(added.pop(ERROR, ())):
         if value is not None:

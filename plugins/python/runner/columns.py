@@ -6,7 +6,7 @@ import itertools
 import sys
 
 from gpurun_runner.encode import times
-from gpurun_runner.failure import ResultError, first_line, kind_of, plural
+from gpurun_runner.failure import CountError, ResultError, first_line, kind_of, plural
 from gpurun_runner.wire import Raw
 
 
@@ -65,9 +65,9 @@ class Columns:
 
     def check(self, name, shape):
         if len(shape) == 0:
-            raise ResultError("column %r is a single value, not one for each of %s" % (name, plural(self.count, "record")))
+            raise CountError("column %r is a single value, not one for each of %s" % (name, plural(self.count, "record")))
         if shape[0] != self.count:
-            raise ResultError("process returned %s in column %r for %s" % (plural(shape[0], "value"), name, plural(self.count, "record")))
+            raise CountError("process returned %s in column %r for %s" % (plural(shape[0], "value"), name, plural(self.count, "record")))
 
     def column(self, name, kind, shape, data, lengths=None):
         column = {"name": name, "kind": kind, "shape": [int(n) for n in shape[1:]], "data": self.put(data)}
@@ -219,7 +219,7 @@ def listed(values, count, noun, where=""):
         return list(values)
     taken = list(itertools.islice(values, count + 1))
     if len(taken) > count:
-        raise ResultError("process returned more than %s%s for %s" % (plural(count, noun), where, plural(count, "record")))
+        raise CountError("process returned more than %s%s for %s" % (plural(count, noun), where, plural(count, "record")))
     return taken
 
 

@@ -23,6 +23,10 @@ class ResultError(Exception):
     """The kernel did something gpurun cannot use, such as returning the wrong type."""
 
 
+class CountError(ResultError):
+    """The kernel returned a number of results that is not that of the records."""
+
+
 def kind_of(value):
     name = type(value).__name__
     return ("an " if name[:1] in "aeiouAEIOU" else "a ") + name
@@ -81,7 +85,7 @@ def cut(trace):
 def explain(error):
     """The message and detail that gpurun reports for an exception."""
     if isinstance(error, (ResultError, Fail)):
-        return {"message": first_line(error), "detail": ""}
+        return {"message": first_line(error), "detail": "", "miscounts": isinstance(error, CountError)}
     import traceback
     trace = traceback.TracebackException(type(error), error, error.__traceback__)
     cut(trace)
