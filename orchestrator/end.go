@@ -93,7 +93,7 @@ func (j *job) finish(err error) Report {
 		report.takeHealth(monitor.Status())
 	}
 	report.diagnose(j.config.cores(), j.interpreter != "", chosen{
-		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0,
+		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0 || j.plan.GrowBatch,
 		workers:   j.config.Devices.WorkersPerGPU == AutoWorkers || j.plan.Info.MaxWorkers == 1,
 	})
 	if runsAgain(err) && j.config.repaired == nil {

@@ -41,13 +41,14 @@ func (p *prepared) fitKernel(recut bool) error {
 	if err := p.fitGroups(); err != nil {
 		return err
 	}
+	p.plan.GrowBatch = info.GrowBatch && info.BatchSize == 0 && p.config.Batching.Size == 0 && !p.config.Batching.Auto && p.plan.GroupBy == ""
 	if err := p.fitFetch(); err != nil {
 		return err
 	}
 	if err := p.fitColumns(); err != nil {
 		return err
 	}
-	recut = recut || p.plan.GroupBy != "" || p.growsBatches()
+	recut = recut || p.plan.GroupBy != "" || p.plan.GrowBatch
 	if !recut || p.earlier != nil { // it is already cut
 		return nil
 	}

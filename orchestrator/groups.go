@@ -27,11 +27,6 @@ func (p *Plan) window() int {
 	return wire.WindowBatches
 }
 
-// growsBatches reports whether workers enlarge batches, because each has a cost of its own.
-func (p *prepared) growsBatches() bool {
-	return p.plan.Info.GrowBatch && p.plan.Info.BatchSize == 0 && p.config.Batching.Size == 0 && !p.config.Batching.Auto && p.plan.GroupBy == ""
-}
-
 // grownChunks is the number of chunks per slot if batches grow: a batch does not reach into the
 // next chunk. Chunks of a stream are grownRecords times as large.
 const (
@@ -49,7 +44,7 @@ const manyWindows = 4
 // shared anyway.
 func (p *prepared) chunks() (n, unit int) {
 	slots, each, unit := len(p.plan.Slots), p.config.Batching.ChunksPerGPU, p.plan.BatchSize
-	if p.growsBatches() && each == DefaultChunksPerGPU {
+	if p.plan.GrowBatch && each == DefaultChunksPerGPU {
 		each = grownChunks
 	}
 	if p.oneChunk {

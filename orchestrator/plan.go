@@ -35,6 +35,8 @@ type Plan struct {
 	Chunks       int64 `json:"chunks"`
 	ChunkRecords int64 `json:"chunk_records"`
 	BatchSize    int   `json:"batch_size"`
+	// GrowBatch: workers enlarge the batches, because each has a cost of its own.
+	GrowBatch bool `json:"grow_batch,omitempty"`
 	// GroupBy is the member by whose size records are grouped into batches, empty for none.
 	GroupBy string `json:"group_by,omitempty"`
 	// Fetch are the files that workers fetch for records, FetchRoot the folder of those

@@ -372,7 +372,7 @@ func (p *prepared) setup(socketDir string) wire.Setup {
 			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Output.kept(), SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,
 			NoValidate: p.config.Input.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.Batching.Cost,
 			ErrorsApart: p.config.Output.Errors != "", Framed: p.config.framed || p.config.streaming, FrameFailures: p.config.streaming, Batch: p.config.Format == OpenAIBatch, Step: p.config.Kernel.Name,
-			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto, GrowBatch: p.growsBatches(),
+			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto, GrowBatch: p.plan.GrowBatch,
 			Columns: p.spec,
 		},
 		Fetch: p.config.fetchSetup(),

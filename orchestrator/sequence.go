@@ -78,7 +78,7 @@ func (p *prepared) cutSequence() {
 	}
 	p.cut = input.Cut{ChunkRecords: p.config.Input.ChunkRecords, BundleBytes: bundleBytes}
 	batches := chunkBatches
-	if p.growsBatches() {
+	if p.plan.GrowBatch {
 		batches *= grownRecords
 	}
 	setDefault(&p.cut.ChunkRecords, max(int64(batches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))

@@ -77,7 +77,7 @@ func TestDoubleForksLeaveNoZombies(t *testing.T) {
 	config := d.config(`exec:n=0; while read -r line; do n=$((n+1)); (sleep 0 &)
 		if [ $n = 150 ]; then touch forked; while [ ! -e done ]; do sleep 0.02; done; fi
 		echo "$line"; done`)
-	config.Batching.Size, config.Devices.GPUs, config.Dir = 1, "cpu:1", d.path
+	config.Kernel.ExecMode, config.Batching.Size, config.Devices.GPUs, config.Dir = "stream", 1, "cpu:1", d.path
 	driver := startDriver(t, driverOf(t, config), fmt.Sprintf("orphans-%d", os.Getpid()))
 	worker := driver.awaitWorkers(t, 1)[0]
 	await := func(what string, is func() bool) {

@@ -131,7 +131,7 @@ func TestDeferErrors(t *testing.T) {
 	if err := failed.Wait(t.Context()); fault.KindOf(err) != fault.OOM || err.Error() != "too late" {
 		t.Errorf("a late error: %v", err)
 	}
-	if err := incomplete.Wait(t.Context()); fault.KindOf(err) != fault.Incompatible || !strings.Contains(err.Error(), "0 of 1 record a verdict") {
+	if err := incomplete.Wait(t.Context()); fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "0 of 1 record a verdict") {
 		t.Errorf("finished without a verdict: %v", err)
 	}
 	if got := lineOf(t, good); got != "2" {

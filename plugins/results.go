@@ -189,7 +189,7 @@ func (r *Results) setLines(i int, lines [][]byte) {
 func (r *Results) set(i int, verdict Verdict) bool {
 	switch {
 	case i < 0 || i >= len(r.verdicts):
-		r.miscount("gave a verdict for record %d of a batch of %d", i, len(r.verdicts))
+		r.breach("gave a verdict for record %d of a batch of %d", i, len(r.verdicts))
 		return false
 	case r.verdicts[i] != NoVerdict:
 		r.breach("gave record %d of the batch two verdicts: %s, then %s", i, r.verdicts[i], verdict)
@@ -201,8 +201,9 @@ func (r *Results) set(i int, verdict Verdict) bool {
 
 func (r *Results) breach(format string, args ...any) { r.misused(fault.Batch, format, args...) }
 
-// miscount notes a wrong number of results. It is the kernel's fault and not that of a record:
-// alone, each record may get the right number, and a wrong result.
+// miscount notes a wrong number of values. It is the kernel's fault and not that of a record:
+// alone, each record may get the right number, and a wrong value. A missing verdict is that of
+// one record.
 func (r *Results) miscount(format string, args ...any) {
 	r.misused(fault.Incompatible, format, args...)
 }
@@ -257,7 +258,7 @@ func (r *Results) settle() error {
 		missing++
 	}
 	if missing > 0 {
-		return fault.New(fault.Incompatible, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
+		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
 			len(r.verdicts)-missing, plural(len(r.verdicts), "record"), first)
 	}
 	return nil

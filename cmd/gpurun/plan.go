@@ -123,6 +123,9 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 		fmt.Fprintf(table, "fetch\t%s\tthe file that %s names, paths below %s\n", m.Name, m.Field, cmp.Or(plan.FetchRoot, "no folder"))
 	}
 	of := "batches of " + progress.Count(int64(plan.BatchSize))
+	if plan.GrowBatch {
+		of += " or more"
+	}
 	if plan.Info.Concurrency > 0 {
 		of = "concurrency " + progress.Count(int64(plan.Info.Concurrency))
 	}

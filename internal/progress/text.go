@@ -113,6 +113,9 @@ func planned(plan orchestrator.Plan) string {
 		chunks = fmt.Sprintf(" in %s", plural(plan.Chunks, "chunk"))
 	}
 	of := "batches of " + Count(int64(plan.BatchSize))
+	if plan.GrowBatch {
+		of += " or more"
+	}
 	if plan.Info.Concurrency > 0 {
 		of = Count(int64(plan.Info.Concurrency)) + " in flight"
 	}
