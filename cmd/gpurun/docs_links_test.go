@@ -73,7 +73,7 @@ func anchors(text string) map[string]bool {
 }
 
 // otherFlags are flags of other programs that the documentation mentions.
-var otherFlags = []string{"pipe-part", "block", "unresolved-symbols", "strict", "help", "version", "gres", "gpurun", "partition", "account", "time", "cpus-per-gpu", "requeue", "for", "uds", "host", "max-num-seqs", "fast", "long", "mem", "port", "gpu-reset", "array"}
+var otherFlags = []string{"pipe-part", "block", "unresolved-symbols", "strict", "help", "version", "gres", "gpurun", "partition", "account", "time", "cpus-per-gpu", "requeue", "for", "uds", "host", "max-num-seqs", "fast", "long", "mem", "port", "gpu-reset", "array", "api-key"}
 
 // TestDocsFlags: every flag that the text mentions exists.
 func TestDocsFlags(t *testing.T) {
