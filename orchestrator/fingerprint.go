@@ -84,7 +84,7 @@ type outputPrint struct {
 
 // note records what distinguishes one state of the file from another.
 func (i *inputPrint) note(info os.FileInfo) {
-	i.Size, i.Modified, i.Changed = info.Size(), info.ModTime().UTC(), changeTime(info)
+	i.Size, i.Modified, i.Changed = info.Size(), info.ModTime().UTC(), filesum.ChangeTime(info)
 }
 
 // takeFingerprint reads the files that the configuration names. files are the kernel's.

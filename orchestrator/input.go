@@ -2,21 +2,10 @@ package orchestrator
 
 import (
 	"errors"
-	"os"
-	"syscall"
-	"time"
 
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 )
-
-// changeTime returns when anything about a file last changed.
-func changeTime(info os.FileInfo) time.Time {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return ctime(stat).UTC()
-	}
-	return time.Time{}
-}
 
 // asBefore returns the input as it should be compared with that of an earlier run. An
 // input whose times differ is read. If it has the same bytes, it gets its former times,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/internal/filesum"
 )
 
 // fileState is what a fingerprint records of one of several inputs. Its JSON form is one
@@ -158,5 +159,5 @@ func inputDifferences(was, now inputPrint) []string {
 // sameFile reports whether a file on disk is still the one that was planned for. An edit whose
 // author has restored the modification time shows in the ctime.
 func sameFile(now, was os.FileInfo) bool {
-	return os.SameFile(now, was) && now.Size() == was.Size() && now.ModTime().Equal(was.ModTime()) && changeTime(now).Equal(changeTime(was))
+	return os.SameFile(now, was) && now.Size() == was.Size() && now.ModTime().Equal(was.ModTime()) && filesum.ChangeTime(now).Equal(filesum.ChangeTime(was))
 }

@@ -51,9 +51,18 @@ func State(path string) string {
 	}
 	state := fmt.Sprintf("%d bytes of %d", info.Size(), info.ModTime().UnixNano())
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		state += fmt.Sprintf(", file %d:%d", stat.Dev, stat.Ino)
+		state += fmt.Sprintf(", file %d:%d, changed %d", stat.Dev, stat.Ino, ctime(stat).UnixNano())
 	}
 	return state
+}
+
+// ChangeTime returns when anything about a file last changed. In contrast to the modification
+// time, nobody can set it.
+func ChangeTime(info os.FileInfo) time.Time {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return ctime(stat).UTC()
+	}
+	return time.Time{}
 }
 
 // Cache sums programs and rereads only those whose state has changed. It is not safe for

@@ -183,6 +183,8 @@ func zstdError(err error) error {
 		return fmt.Errorf("its zstd window is larger than %d MiB; compress it again with a smaller one", maxWindow>>20)
 	case errors.Is(err, zstd.ErrCRCMismatch):
 		return errors.New("corrupt zstd file: checksum mismatch; everything before it may be altered")
+	case errors.Is(err, zstd.ErrMagicMismatch) || errors.As(err, new(*os.PathError)): // between frames, or of the disk
+		return fmt.Errorf("corrupt zstd file: %w", err)
 	}
-	return fmt.Errorf("corrupt zstd file: %w", err)
+	return fmt.Errorf("corrupt zstd file: %w; everything before it may be altered", err)
 }

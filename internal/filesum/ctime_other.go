@@ -1,6 +1,6 @@
 //go:build !linux
 
-package orchestrator
+package filesum
 
 import (
 	"syscall"
