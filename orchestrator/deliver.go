@@ -64,6 +64,7 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 	}
 	t, held := h.task, s.heldRecords()
 	counts := done.Segment.Tally.Counts
+	s.useful = s.useful || counts.Records > 0
 	before := h.done.Records
 	h.done, h.faulty = chunk.Counts{}, 0
 	s.job.suspects.book(s.slot, outcomesOf(counts, done.Stats.Faulty), s.outcomes())
@@ -189,6 +190,9 @@ func (j *job) release(ctx context.Context, end bool) {
 // checkFailures drains the job when more records failed than the user allows. Those of
 // earlier runs do not count: a user who resumes has seen them.
 func (j *job) checkFailures() {
+	if j.config.Failures.Halt == (Halt{}) {
+		return
+	}
 	done, before := j.ledger.done(), j.ledger.before
 	if gpus := j.fleet.gpus(); len(gpus) > 1 { // those in progress may be a device's fault
 		done = j.ledger.finished()

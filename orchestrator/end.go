@@ -54,6 +54,14 @@ func (j *job) unfinished(ctx context.Context) error {
 // markRest keeps all records that no device is left to compute, marked as failed.
 func (j *job) markRest(ctx context.Context, e *fault.Error) error {
 	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
+	for _, s := range j.suspects.takeAll() { // no device is left to compute them again
+		j.ledger.commit(s.done.Segment.Tally)
+		j.source.Release(s.task.chunk)
+		if err := j.committer.commit(s.done.Segment); err != nil {
+			return err
+		}
+		j.queue.finish()
+	}
 	return j.queue.rest(ctx, func(t task) error {
 		segment, err := j.giveUp(ctx, t, why)
 		if err != nil {

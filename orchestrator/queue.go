@@ -125,11 +125,11 @@ func (q *queue) slots() (n int) {
 }
 
 // goesOn reports whether the job goes on without a slot that participates: others do, or will
-// be back. A slot that was back in vain does not wait for those.
-func (q *queue) goesOn(probes int) bool {
+// be back. A slot that was back in vain is not useful, and does not wait for those.
+func (q *queue) goesOn(useful bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.slots() > 1 || q.promised > 0 && probes == 0
+	return q.slots() > 1 || q.promised > 0 && useful
 }
 
 // take returns the next task for a slot of a device. It returns false when none
@@ -150,7 +150,9 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		case q.limited[device]:
 			q.changed.Wait()
 		case !q.ended && !q.reading && q.atHand():
-			q.read(ctx)
+			open, cancel := q.whileOpen(ctx)
+			q.read(open)
+			cancel()
 		case !q.ended && !q.reading:
 			q.await(ctx)
 		default:
@@ -407,7 +409,7 @@ func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelF
 	return ctx, cancel
 }
 
-// rest passes every remaining task to each, one after the other.
+// rest passes every remaining task whose result counts to each, one after the other.
 func (q *queue) rest(ctx context.Context, each func(task) error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -415,6 +417,9 @@ func (q *queue) rest(ctx context.Context, each func(task) error) error {
 		if len(q.returned) > 0 {
 			t := q.returned[0]
 			q.returned = q.returned[1:]
+			if t.probe != nil {
+				continue
+			}
 			q.mu.Unlock()
 			err := each(t)
 			if q.mu.Lock(); err != nil {

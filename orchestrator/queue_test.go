@@ -182,7 +182,7 @@ func TestQueueWaitsForPromisedSlots(t *testing.T) {
 	if ended() {
 		t.Fatal("it was closed although a slot will be back")
 	}
-	if q.goesOn(1) || !q.goesOn(0) {
+	if q.goesOn(false) || !q.goesOn(true) {
 		t.Error("a slot that was back in vain must not wait for others")
 	}
 	q.join("A")

@@ -158,6 +158,9 @@ func (s *scaler) step(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.groups {
+		if s.job.suspects.isSick(g.name) {
+			continue
+		}
 		f := s.figures(g, host, left)
 		s.apply(ctx, g, f, g.search.Step(f))
 	}

@@ -240,6 +240,11 @@ func TestSickDeviceWithSeveralWorkers(t *testing.T) {
 	if d.read("out.jsonl") != in || len(seen.retired()) != 1 {
 		t.Errorf("retired %v, report %+v", seen.retired(), report)
 	}
+	for _, w := range report.Workers {
+		if w.Retired != strings.HasPrefix(w.Device, "GPU 1") {
+			t.Errorf("%+v", w)
+		}
+	}
 }
 
 // Failures of a sick device do not stop a job by its limit of failed records.

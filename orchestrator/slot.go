@@ -22,6 +22,7 @@ type slotRun struct {
 	opened      bool
 	probes      int             // how often a lost device was retried
 	promised    bool            // the user was told that it will be, and the job waits for that
+	useful      bool            // it has finished something since it was promised, or never was
 	left        bool            // it has left the job for good
 	stuck       []proc.Stuck    // processes of its workers that cannot be killed
 	current     *heldTask       // what the worker computes; nil between two tasks
@@ -34,7 +35,7 @@ type slotRun struct {
 }
 
 func newSlotRun(j *job, slot Slot) *slotRun {
-	return &slotRun{job: j, slot: slot, dismissed: make(chan struct{})}
+	return &slotRun{job: j, slot: slot, useful: true, dismissed: make(chan struct{})}
 }
 
 // run gives its worker tasks until none remain. The caller must then release the

@@ -160,6 +160,16 @@ func (x *suspects) rule(device, on string, failed bool, others []string, last bo
 	return recordsSucceed, held
 }
 
+// takeAll returns the suspended segments of all devices.
+func (x *suspects) takeAll() (all []suspended) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, d := range x.devices {
+		all, d.held = append(all, d.held...), nil
+	}
+	return all
+}
+
 // isSick reports whether a device was retired because records failed on it that succeed
 // elsewhere.
 func (x *suspects) isSick(device string) bool {
