@@ -54,7 +54,7 @@ var roles = map[string]role{
 
 	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Pool": program, "Devices.Claim": program, "Abort": program,
 	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
-	"handBack": program, "firstProbe": program, "sick": program, "scaleSpeed": program, "scaleFigures": program, "stallAfter": program, "checkWait": program, "checkAll": program, "streaming": program,
+	"handBack": program, "firstProbe": program, "sick": program, "scaleSpeed": program, "scaleFigures": program, "stallAfter": program, "checkWait": program, "checkAll": program, "repaired": program, "streaming": program,
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.
