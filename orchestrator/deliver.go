@@ -64,7 +64,9 @@ func (s *slotRun) deliver(ctx context.Context, done wire.Done, again bool) error
 	}
 	t, held := h.task, s.heldRecords()
 	counts := done.Segment.Tally.Counts
-	s.useful = s.useful || counts.Records > 0
+	if counts.Records > 0 {
+		s.useful, s.vain = true, 0
+	}
 	before := h.done.Records
 	h.done, h.faulty = chunk.Counts{}, 0
 	s.job.suspects.book(s.slot, outcomesOf(counts, done.Stats.Faulty), s.outcomes())

@@ -77,8 +77,11 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 	s.job.fleet.lost(s.slot, e, retired)
 	s.job.ledger.excuse(s.slot.Number, retired)
 	event := WorkerLost{Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired}
+	if !s.useful {
+		s.vain++
+	}
 	if s.promised = false; retired && s.job.queue.goesOn(s.useful) {
-		event.RetryAfter = probeAfter(s.job.config.firstProbe, s.probes)
+		event.RetryAfter = probeAfter(s.job.config.firstProbe, s.probes+s.vain)
 		s.promised = s.useful && s.job.fleet.hasOpened() // otherwise the kernel may open nowhere
 		s.useful = false
 	}

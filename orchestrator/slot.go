@@ -23,6 +23,7 @@ type slotRun struct {
 	probes      int             // how often a lost device was retried
 	promised    bool            // the user was told that it will be, and the job waits for that
 	useful      bool            // it has finished something since it was promised, or never was
+	vain        int             // how often it was back and finished nothing
 	left        bool            // it has left the job for good
 	stuck       []proc.Stuck    // processes of its workers that cannot be killed
 	current     *heldTask       // what the worker computes; nil between two tasks
@@ -130,7 +131,7 @@ func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
 func (s *slotRun) awaitProbe(ctx context.Context) bool {
 	s.job.queue.retreat(s.slot.key(), s.promised)
 	for {
-		timer := time.NewTimer(probeAfter(s.job.config.firstProbe, s.probes))
+		timer := time.NewTimer(probeAfter(s.job.config.firstProbe, s.probes+s.vain))
 		s.probes++
 		select {
 		case <-timer.C:
