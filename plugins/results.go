@@ -199,18 +199,18 @@ func (r *Results) set(i int, verdict Verdict) bool {
 	return true
 }
 
-func (r *Results) breach(format string, args ...any) { r.misused(fault.Batch, format, args...) }
+func (r *Results) breach(format string, args ...any) {
+	if r.misuse == nil {
+		r.misuse = fault.New(fault.Batch, "kernel "+format, args...)
+	}
+}
 
 // miscount notes a wrong number of values. It is the kernel's fault and not that of a record:
 // alone, each record may get the right number, and a wrong value. A missing verdict is that of
 // one record.
 func (r *Results) miscount(format string, args ...any) {
-	r.misused(fault.Incompatible, format, args...)
-}
-
-func (r *Results) misused(kind fault.Kind, format string, args ...any) {
 	if r.misuse == nil {
-		r.misuse = fault.New(kind, "kernel "+format, args...)
+		r.misuse = fault.New(fault.Incompatible, "kernel "+format, args...)
 	}
 }
 
