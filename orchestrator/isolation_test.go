@@ -267,7 +267,7 @@ func TestGiveUpMark(t *testing.T) {
 			lines := slices.Collect(strings.Lines(numbered(2000)))
 			lines[40], lines[160] = `{"poison":"device"}`+"\n", `{"poison":"device"}`+"\n"
 			d := newJobDir(t, strings.Join(lines, ""))
-			c := d.config("test-poison")
+			c := orchestrator.WithFirstProbe(d.config("test-poison"), 10*time.Millisecond)
 			c.Batching.Size, c.Batching.ChunksPerGPU = 5, 40
 			c.Failures.GiveUpMark = name != "stop"
 			ctx, cancel := context.WithCancel(context.Background())
