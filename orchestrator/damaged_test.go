@@ -110,6 +110,32 @@ func TestRepairedInputResumes(t *testing.T) {
 	}
 }
 
+// TestRepairedInputsResume: who repairs a damaged file repairs the others, too, also those that
+// the job has not reached.
+func TestRepairedInputsResume(t *testing.T) {
+	t.Parallel()
+	good := numbered(100)
+	d := newJobDir(t, "")
+	c := d.config("echo")
+	c.Batching.Size, c.Input.ChunkRecords = 5, 20
+	c.Input.Path, c.Input.Paths = "all", []string{d.join("a.gz"), d.join("b.gz"), d.join("c.gz")}
+	d.write("a.gz", string(compressors["gzip"](good)))
+	for _, name := range []string{"b.gz", "c.gz"} {
+		d.write(name, string(altered("gzip", good, strings.Replace(good, `"id":57`, `"id":75`, 1))))
+	}
+	_, err := run(t, c)
+	wantFault(t, err, fault.Storage, "b.gz", "checksum mismatch")
+	d.write("a.gz", string(compressors["gzip"](strings.Replace(good, `"id":57`, `"id":75`, 1))))
+	_, err = run(t, c)
+	wantFault(t, err, fault.Conflict, "a.gz", "has changed")
+	for _, name := range []string{"a.gz", "b.gz", "c.gz"} {
+		d.write(name, string(compressors["gzip"](good)))
+	}
+	if mustRun(t, d, c); d.read("out.jsonl") != good+good+good {
+		t.Errorf("output %q", d.read("out.jsonl"))
+	}
+}
+
 // TestRepairedInputAfterSkip: a job that has skipped the rest of a damaged file, and is resumed
 // when that is repaired, computes all of it, and the files that follow.
 func TestRepairedInputAfterSkip(t *testing.T) {

@@ -107,8 +107,8 @@ func sampleSum(file io.ReaderAt, size int64) (chunk.CRC, error) {
 }
 
 // filesAsBefore gives files whose content is unchanged their former times. A file in which
-// the earlier run found damage may have been replaced: the checksums of what was read of it
-// are compared when it is read again.
+// the earlier run found damage, and those behind it, may have been replaced: the checksums of
+// what was read of them are compared when they are read again.
 func filesAsBefore(now, was []fileState, log *input.ChunkLog) (_ []fileState, touched bool) {
 	if len(now) != len(was) {
 		return now, false
@@ -118,7 +118,7 @@ func filesAsBefore(now, was []fileState, log *input.ChunkLog) (_ []fileState, to
 		as[i] = file
 		switch old := was[i]; {
 		case file.path != old.path || file == old:
-		case log.Bad(i):
+		case log.MayChange(i):
 			as[i] = old
 		case file.size == old.size && file.sum == old.sum:
 			as[i].modified, touched = old.modified, true

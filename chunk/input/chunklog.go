@@ -14,6 +14,8 @@ type ChunkLog struct {
 	log    *lineLog[loggedChunk]
 	before map[int]*loggedSection // of earlier runs
 	bad    map[int]bool           // damaged files
+	// stopped is the damage that stopped the job, nil if the job has read later sections since.
+	stopped *loggedChunk
 }
 
 // whatChunks is how messages call the log.
@@ -37,8 +39,10 @@ type loggedChunk struct {
 	Open bool `json:"open,omitempty"`
 
 	End *sectionEnd `json:"end,omitempty"`
-	// Damaged is the number of a file that is damaged. It may be replaced.
+	// Damaged is the number of a file that is damaged. It may be replaced. Stops: the job stopped,
+	// and read no file behind it.
 	Damaged *int `json:"damaged,omitempty"`
+	Stops   bool `json:"stops,omitempty"`
 	// Forget: the chunks from this record on no longer count, because a damaged file was
 	// replaced.
 	Forget *int64 `json:"forget,omitempty"`
@@ -92,6 +96,9 @@ func (l *ChunkLog) take(one loggedChunk) error {
 	number := one.Section
 	if one.Damaged != nil {
 		l.bad[*one.Damaged] = true
+		if one.Stops && (l.stopped == nil || *one.Damaged < *l.stopped.Damaged) {
+			l.stopped = &one
+		}
 		return nil
 	}
 	if one.Forget != nil {
@@ -114,6 +121,9 @@ func (l *ChunkLog) take(one loggedChunk) error {
 		return errors.New("a chunk out of order")
 	}
 	s.chunks, s.end = append(s.chunks[:one.Index], one), nil
+	if l.stopped != nil && one.Section > l.stopped.Section {
+		l.stopped = nil
+	}
 	return nil
 }
 
@@ -155,13 +165,20 @@ func (l *ChunkLog) Covers(records int64) bool {
 // Bad reports whether an earlier run found an input file damaged.
 func (l *ChunkLog) Bad(file int) bool { return l != nil && l.bad[file] }
 
+// MayChange reports whether an input file may differ from what earlier runs found: because it was
+// damaged, or because a damaged file before it stopped the job. Who repairs one file often
+// repairs others, too.
+func (l *ChunkLog) MayChange(file int) bool {
+	return l.Bad(file) || l != nil && l.stopped != nil && file > *l.stopped.Damaged
+}
+
 // add appends a line, unless the log has it.
 func (l *ChunkLog) add(one loggedChunk) error {
 	if l == nil {
 		return nil
 	}
 	if one.Damaged != nil {
-		if l.bad[*one.Damaged] {
+		if l.bad[*one.Damaged] && !one.Stops {
 			return nil
 		}
 	} else if one.End != nil {

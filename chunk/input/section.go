@@ -238,7 +238,7 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	}
 	if w.options.SkipBad && !w.Once {
 		w.end.Bad = err.Error()
-		if err := w.logDamage(file.Number); err != nil {
+		if err := w.logDamage(file.Number, false); err != nil {
 			return err
 		}
 		if w.options.Skipped != nil {
@@ -249,7 +249,7 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	if err := w.cut(true); err != nil {
 		return err
 	}
-	if err := w.logDamage(file.Number); err != nil {
+	if err := w.logDamage(file.Number, true); err != nil {
 		return err
 	}
 	switch {
@@ -262,13 +262,13 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 }
 
 // logDamage notes that a file may be replaced by an undamaged one before the job resumes.
-func (w *spoolWriter) logDamage(file int) error {
+func (w *spoolWriter) logDamage(file int, stops bool) error {
 	if w.Once {
 		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.options.Log.add(loggedChunk{Damaged: &file})
+	return w.options.Log.add(loggedChunk{Section: w.number, Damaged: &file, Stops: stops})
 }
 
 // emit appends a chunk to those of the section, when there is room.

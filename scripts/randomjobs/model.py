@@ -41,7 +41,7 @@ def _one(job, record, fixed):
     if job.kernel == "openai" and what == "crash":
         what = "fail"
     if what == "crash":
-        return Expected(record, kinds=("crash", "batch"))
+        return Expected(record, kinds=("crash", "batch", "record") if job.kernel == "exec-per-record" else ("crash", "batch"))
     if what == "fail":
         return Expected(record, kinds=("record", "batch"))
     vectors = []
