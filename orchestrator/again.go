@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"os"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -42,6 +43,7 @@ func (r *rerun) again() (Config, error) {
 			return c, err
 		}
 	}
+	r.restoreHow(&c)
 	if c.Kernel.Config == nil {
 		c.Kernel.Config = was.Config
 	}
@@ -66,8 +68,6 @@ func (r *rerun) restoreDevices(c *Config) {
 func (r *rerun) restoreKernel(c *Config) error {
 	was, start := r.manifest.Fingerprint.Kernel, r.manifest.Launch
 	c.Kernel.Name = was.Name
-	setDefault(&c.Kernel.ExecMode, was.Mode)
-	setDefault(&c.Kernel.ExecID, was.ID)
 	setDefault(&c.Dir, start.Dir)
 	setDefault(&c.Kernel.Python, start.Python)
 	setDefault(&c.pluginPath, start.PluginPath)
@@ -75,6 +75,25 @@ func (r *rerun) restoreKernel(c *Config) error {
 		return fault.New(fault.Usage, "the job's working folder %s no longer exists; name the kernel to run it from the current folder", c.Dir).WithCode(fault.NoKernel, c.Kernel.Name)
 	}
 	return nil
+}
+
+// restoreHow restores how the job ran its kernel, also for one that the user names: a fixed
+// program answers as the other did, and needs the same packages.
+func (r *rerun) restoreHow(c *Config) {
+	was, start := r.manifest.Fingerprint.Kernel, r.manifest.Launch
+	if scheme(was.Name) == scheme(c.Kernel.Name) {
+		setDefault(&c.Kernel.ExecMode, was.Mode)
+		setDefault(&c.Kernel.ExecID, was.ID)
+	}
+	if _, err := os.Stat(start.Python); err == nil {
+		setDefault(&c.Kernel.Python, start.Python)
+	}
+}
+
+// scheme returns what precedes the colon in a kernel's name: "exec".
+func scheme(name string) string {
+	before, _, _ := strings.Cut(name, ":")
+	return before
 }
 
 // reuse checks what an earlier retry of the same records left. If that retry computed

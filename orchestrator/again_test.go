@@ -196,3 +196,23 @@ func TestEveryPrintedSettingIsRestored(t *testing.T) {
 		}
 	}
 }
+
+// TestRetryWithAnotherKernelRunsItTheSameWay: a fixed program is run as the first one was, in
+// the same interpreter; a kernel of another kind takes no settings that it does not have.
+func TestRetryWithAnotherKernelRunsItTheSameWay(t *testing.T) {
+	python := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(python, nil, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	m := &manifest{Fingerprint: fingerprint{Kernel: kernelPrint{Name: "exec:./score", Mode: "stream", ID: "id"}}, Launch: launch{Python: python}}
+	for name, want := range map[string]Kernel{
+		"exec:./fixed": {ExecMode: "stream", ExecID: "id", Python: python},
+		"fixed.py":     {Python: python},
+	} {
+		want.Name = name
+		again, err := (&rerun{folder: &folder{}, manifest: m, config: Config{Kernel: Kernel{Name: name}}}).again()
+		if again.Kernel.Config = nil; err != nil || !reflect.DeepEqual(again.Kernel, want) {
+			t.Errorf("%s: %+v, %v, want %+v", name, again.Kernel, err, want)
+		}
+	}
+}

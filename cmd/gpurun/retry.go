@@ -22,9 +22,8 @@ interrupted, run the same command to resume.
   gpurun retry -f job.yaml
 
 The kernel, its configuration and every setting that affects results (--nan, --keep,
---exec-mode, …) default to those of the job. The job's kernel runs in the folder
-where the job was started, with the same Python; a kernel given with -k runs in the
-current folder. To replace one step of a chain, name all steps with --step. Results of an
+--exec-mode, …) default to those of the job, and so does --python. The job's kernel runs in
+the folder where the job was started, a kernel given with -k in the current one. To replace one step of a chain, name all steps with --step. Results of an
 interrupted retry are reused only if kernel and settings are the same.
 
 The job's --gpus, --gpus-per-worker and --batch-size apply too, without GPUs that were
