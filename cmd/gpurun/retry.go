@@ -23,8 +23,9 @@ interrupted, run the same command to resume.
 
 The kernel, its configuration and every setting that affects results (--nan, --keep,
 --exec-mode, …) default to those of the job, and so does --python. The job's kernel runs in
-the folder where the job was started, a kernel given with -k in the current one. To replace one step of a chain, name all steps with --step. Results of an
-interrupted retry are reused only if kernel and settings are the same.
+the folder where the job was started, a kernel given with -k in the current one. To
+replace one step of a chain, name all steps with --step. Results of an interrupted retry
+are reused only if kernel and settings are the same.
 
 The job's --gpus, --gpus-per-worker and --batch-size apply too, without GPUs that were
 retired because records failed on them: --gpus names others, --gpus all all of them. Time
