@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,6 +132,33 @@ func TestStreamResumes(t *testing.T) {
 	}
 	if d.read("out.jsonl") != d.read("want.jsonl") {
 		t.Error("the output differs from that of a file")
+	}
+}
+
+// TestStreamStoppedBeforeItsOffset: a job that has computed nothing of a stream yet resumes, also
+// if its first record is not the stream's.
+func TestStreamStoppedBeforeItsOffset(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, "")
+	c := d.config("echo")
+	c.Input.Path, c.Input.Offset, c.Output.Path = "-", 50, d.join("out.jsonl.gz")
+	stdin, writer := io.Pipe()
+	defer writer.Close()
+	go func() { _, _ = io.WriteString(writer, numbered(10)) }()
+	c.Input.Stdin = stdin
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stopped := c
+	watch(&stopped, func(name string, _ int, _ orchestrator.Event) {
+		if name == "worker_ready" {
+			cancel()
+		}
+	})
+	_, err := runContext(t, ctx, stopped)
+	wantFault(t, err, fault.Canceled)
+	c.Input.Stdin = strings.NewReader(numbered(100))
+	if report := mustRun(t, d, c); report.Succeeded != 50 {
+		t.Errorf("%d records succeeded", report.Succeeded)
 	}
 }
 

@@ -106,7 +106,10 @@ func flushes(c Config) bool {
 
 // checkLog refuses to resume a stream whose earlier bytes cannot be compared.
 func (p *prepared) checkLog() error {
-	if p.earlier == nil || !p.config.inputs.streams() || p.chunkLog.Covers(p.earlier.state.End()) {
+	if p.earlier == nil || !p.config.inputs.streams() {
+		return nil
+	}
+	if end := p.earlier.state.End(); end <= p.config.Input.Offset || p.chunkLog.Covers(end) {
 		return nil
 	}
 	return fault.New(fault.Conflict, "the log of what the job has read of its input is incomplete, so the input cannot be compared").WithCode(fault.Damaged, "")

@@ -40,7 +40,7 @@ var flagGroups = []flagGroup{
 		"fresh", "accept-changes", "spool", "max-time", "max-requests", "max-tokens-total", "drain-timeout", "checkpoint", "work-dir", "clean",
 	}},
 	{"Several machines", []string{"shard", "no-claim", "claim-after", "merge"}},
-	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up"}},
+	{"Failures", []string{"timeout", "open-timeout", "retries", "halt", "give-up", "truncated"}},
 	{"Display", []string{"quiet", "json-events", "report", "log-level"}},
 	{"Page, API and metrics", []string{"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file"}},
 }

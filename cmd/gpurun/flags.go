@@ -20,6 +20,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/openai"
 	"github.com/gpurun/gpurun/worker/fetch"
 )
 
@@ -27,6 +28,7 @@ import (
 type jobFlags struct {
 	config       orchestrator.Config
 	kernelConfig string
+	truncated    string
 	steps        []string
 	stepConfigs  []string
 	pin          string
@@ -249,12 +251,40 @@ func (f *jobFlags) resolve(cmd *cobra.Command) (orchestrator.Config, error) {
 func (f *jobFlags) resolveKernel(c orchestrator.Config) (orchestrator.Config, error) {
 	var err error
 	if len(f.steps) > 0 || len(f.stepConfigs) > 0 {
-		c.Kernel.Name, c.Kernel.Config, err = chainOf(c.Kernel.Name, f.kernelConfig, f.steps, f.stepConfigs)
+		if c.Kernel.Name, c.Kernel.Config, err = chainOf(c.Kernel.Name, f.kernelConfig, f.steps, f.stepConfigs); err != nil {
+			return c, err
+		}
+		c.Kernel.Config, err = withTruncated("steps", c.Kernel.Config, f.truncated)
 		return c, err
 	}
-	c.Kernel.Config, err = readConfig("--kernel-config", f.kernelConfig)
+	if c.Kernel.Config, err = readConfig("--kernel-config", f.kernelConfig); err != nil {
+		return c, err
+	}
 	c.Format = impliedFormat(c)
+	c.Kernel.Config, err = withTruncated(c.Kernel.Name, c.Kernel.Config, f.truncated)
 	return c, err
+}
+
+// withTruncated returns the configuration of openai: or serve: with a member that says what
+// becomes of answers that were cut off.
+func withTruncated(kernel string, config []byte, value string) ([]byte, error) {
+	if value == "" {
+		return config, nil
+	}
+	if value != openai.TruncatedKeep && value != openai.TruncatedFail {
+		return nil, usagef("--truncated %q: must be %s or %s", value, openai.TruncatedKeep, openai.TruncatedFail)
+	}
+	if !strings.HasPrefix(kernel, "openai:") && !strings.HasPrefix(kernel, "serve:") {
+		return nil, usagef("--truncated is for openai: and serve:, not for %s", kernel)
+	}
+	members := make(map[string]json.RawMessage)
+	if len(config) > 0 {
+		if err := json.Unmarshal(config, &members); err != nil || members == nil {
+			return nil, usagef("--kernel-config is not a JSON object")
+		}
+	}
+	members["truncated"] = strconv.AppendQuote(nil, value)
+	return json.Marshal(members)
 }
 
 // resolveDevices parses the device flags that need more than a plain value.

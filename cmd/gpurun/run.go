@@ -97,6 +97,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.arrays, "column", nil, "store column NAME of the results as a NumPy array and leave it out of the lines: `NAME=FILE.npy`, or NAME=FILE.f16.npy in half precision (repeatable); row i belongs to line i")
 	f.partBytes = commit.DefaultPartBytes
 	flags.Var(&f.partBytes, "part-bytes", "with -o FOLDER/, start a new part once the current one reaches this size; parts end at chunk boundaries")
+	flags.StringVar(&f.truncated, "truncated", "", "what becomes of an answer of openai: or serve: that the server cut off at a limit of tokens: keep, or fail its record (default keep)")
 	flags.BoolVar(&c.Output.Force, "force", false, "overwrite an existing output")
 	flags.BoolVar(&c.Resume.Fresh, "fresh", false, "start over instead of resuming an interrupted job")
 	flags.StringSliceVar(&c.Resume.AcceptChanges, "accept-changes", nil, "resume even if these have changed: kernel,config")

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import random
+import zlib
 from dataclasses import dataclass, field
 
 import pyarrow
@@ -296,7 +297,20 @@ def _damage(job, r, folder):
                 del data[at:]
             else:
                 data[at] ^= 1 << r.randrange(8)
-            job.damaged[path.relative_to(folder)] = bytes(data)
+            if not _decodes(path.suffix, bytes(data)):
+                job.damaged[path.relative_to(folder)] = bytes(data)
+
+
+def _decodes(suffix, data):
+    """Reports whether damage goes unnoticed: in a field of a header, say."""
+    try:
+        if suffix == ".gz":
+            gzip.decompress(data)
+        else:
+            zstandard.ZstdDecompressor().decompress(data)
+        return True
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError):
+        return False
 
 
 def _kills(r):
