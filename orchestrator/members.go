@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -183,8 +184,9 @@ func sampleMembers(r io.Reader) (s sample) {
 	for range sampledRecords {
 		line, err := lines.ReadBytes('\n')
 		var members map[string]json.RawMessage
-		// The last line may lack its end because the sample does.
-		if json.Unmarshal(line, &members) == nil && members != nil && isUnmarked(members[errorMember]) {
+		// The last line may lack its end because the sample does. The kernel sees no line that is
+		// not UTF-8.
+		if utf8.Valid(line) && json.Unmarshal(line, &members) == nil && members != nil && isUnmarked(members[errorMember]) {
 			s.add(sampleRecord(members))
 		}
 		if err != nil {

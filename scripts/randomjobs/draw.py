@@ -123,7 +123,7 @@ def _files(job, r, folder, way, n, kernel, typed):
     (folder / "in").mkdir()
     failing = r.choice([0, 0.005, 0.05]) if n >= 30 and kernel != "echo" else 0
     strange = r.choice([0, 0.01, 0.05]) if n >= 30 else 0
-    wide = 70 if typed and r.random() < 0.1 else 0
+    wide = 70 if typed and way not in TABLES and r.random() < 0.1 else 0
     crash = r.randrange(1, n) if n >= 30 and kernel != "echo" and r.random() < 0.15 else -1
     sizes = [n]
     if way == "several":
