@@ -57,10 +57,10 @@ func (k *company) Process(_ context.Context, batch plugins.Batch, results *plugi
 	return nil
 }
 
-// TestCompanyIsThatOfThePlan: which records are computed together depends on the plan alone.
+// TestPlanDecidesBatches: which records are computed together depends on the plan alone.
 // Whatever is killed, however the work is shared among workers of different speeds, and however
-// often it is committed, the output of a kernel that shows it is that of an undisturbed run.
-func TestCompanyIsThatOfThePlan(t *testing.T) {
+// often it is committed: a kernel whose results show it writes what an undisturbed run writes.
+func TestPlanDecidesBatches(t *testing.T) {
 	t.Parallel()
 	rounds, _ := strconv.Atoi(cmp.Or(os.Getenv("GPURUN_COMPANY_ROUNDS"), "1"))
 	seed, err := strconv.ParseUint(os.Getenv(soakSeedVariable), 10, 64)

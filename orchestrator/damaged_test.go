@@ -30,8 +30,7 @@ var compressors = map[string]func(text string) []byte{
 	},
 }
 
-// altered returns a compressed file whose content was altered: its checksum is that of the
-// original.
+// altered returns a compressed file with altered content and the checksum of the original.
 func altered(format, original, now string) []byte {
 	file, was := compressors[format](now), compressors[format](original)
 	if format == "gzip" { // the length follows

@@ -80,7 +80,7 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 	if !s.useful {
 		s.vain++
 	}
-	if s.promised = false; retired && s.job.queue.goesOn(s.useful) {
+	if s.promised = false; retired && s.job.queue.continues(s.useful) {
 		event.RetryAfter = probeAfter(s.job.config.firstProbe, s.probes+s.vain)
 		s.promised = s.useful && s.job.fleet.hasOpened() // otherwise the kernel may open nowhere
 		s.useful = false

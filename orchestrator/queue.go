@@ -84,7 +84,7 @@ func (q *queue) leave(device string) {
 }
 
 // retreat removes a slot of a device that was lost. promised: it will be back. The queue is
-// closed if nobody is left to take tasks.
+// closed if no slot is left to take tasks.
 func (q *queue) retreat(device string, promised bool) {
 	if promised {
 		q.mu.Lock()
@@ -95,7 +95,7 @@ func (q *queue) retreat(device string, promised bool) {
 	q.withdraw(false)
 }
 
-// withdraw ends a promise, kept or not, and closes the queue if nobody is left to take tasks.
+// withdraw ends a promise, kept or not, and closes the queue if no slot is left to take tasks.
 func (q *queue) withdraw(promised bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,9 +124,9 @@ func (q *queue) slots() (n int) {
 	return n
 }
 
-// goesOn reports whether the job goes on without a slot that participates: others do, or will
-// be back. A slot that was back in vain is not useful, and does not wait for those.
-func (q *queue) goesOn(useful bool) bool {
+// continues reports whether the job continues without a slot that participates: others do, or
+// will be back. A slot that was back in vain is not useful, and does not wait for those.
+func (q *queue) continues(useful bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.slots() > 1 || q.promised > 0 && useful

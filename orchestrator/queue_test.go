@@ -182,7 +182,7 @@ func TestQueueWaitsForPromisedSlots(t *testing.T) {
 	if ended() {
 		t.Fatal("it was closed although a slot will be back")
 	}
-	if q.goesOn(false) || !q.goesOn(true) {
+	if q.continues(false) || !q.continues(true) {
 		t.Error("a slot that was back in vain must not wait for others")
 	}
 	q.join("A")

@@ -26,7 +26,7 @@ type earlier struct {
 	check    *outputCheck            // that runs alongside the work; nil if it has ended
 	notes    []string                // for the user
 	answers  int64                   // logged, not committed
-	stale    bool                    // the answers are those of a kernel or configuration that has changed
+	stale    bool                    // another kernel or configuration gave the logged answers
 	sums     input.Sums              // of an input that is cut while it is read
 	chunkLog *input.ChunkLog         // of an input that is not one plain file
 	workers  map[string]savedWorkers // as it left them in scalingFile
@@ -106,7 +106,7 @@ func (e *earlier) forget(first int64, f *folder) error {
 		return err
 	}
 	if err := early.Forget(f.join(commit.PartsDir), first); err != nil {
-		return fault.New(fault.Storage, "clear job folder: %w", err)
+		return fault.Wrap(fault.Storage, err)
 	}
 	e.notes = append(e.notes, fmt.Sprintf("a damaged input was replaced and differs from record %d on: %d records are computed again", first, before-e.state.Done()))
 	return nil
@@ -257,7 +257,7 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *c
 	if e := p.earlier; e != nil {
 		options.Journal, p.created = e.journal, e.manifest.Created
 		if e.stale { // before job.json names the new kernel
-			if err := early.Remove(f.join(commit.PartsDir)); err != nil {
+			if err := early.Forget(f.join(commit.PartsDir), 0); err != nil {
 				return nil, nil, fault.Wrap(fault.Storage, err)
 			}
 		}

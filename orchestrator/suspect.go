@@ -31,7 +31,7 @@ type suspects struct {
 type suspect struct {
 	booked  judge.Outcomes         // of finished parts
 	live    map[int]judge.Outcomes // of parts in progress, by slot
-	excused int64                  // failures that are the records' fault
+	proven  int64                  // failures that the records caused
 	probing bool                   // another device computes one of its records
 	held    []suspended
 	sick    bool
@@ -73,14 +73,14 @@ func (x *suspects) of(device string) *suspect {
 	return d
 }
 
-// outcomes returns those of a device. The caller must hold x.mu.
+// outcomes sums up what became of a device's records. The caller must hold x.mu.
 func (x *suspects) outcomes(device string) judge.Outcomes {
 	d := x.of(device)
 	all := d.booked
 	for _, live := range d.live {
 		all = all.Plus(live)
 	}
-	all.Failed = max(0, all.Failed-d.excused)
+	all.Failed = max(0, all.Failed-d.proven)
 	return all
 }
 
@@ -99,7 +99,7 @@ func (x *suspects) progress(slot Slot, live judge.Outcomes) {
 	x.of(slot.key()).live[slot.Number] = live
 }
 
-// book adds the outcomes of a finished part. live are those of the slot's other parts.
+// book adds the outcomes of a finished part; live is the sum of the slot's other parts.
 func (x *suspects) book(slot Slot, done, live judge.Outcomes) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,7 +151,7 @@ func (x *suspects) rule(device, on string, failed bool, others []string, last bo
 	own := x.outcomes(device)
 	switch {
 	case failed:
-		d.excused += own.Failed
+		d.proven += own.Failed
 		return recordsFail, held
 	case own.Sick(x.outcomesOf(others)):
 		d.sick = true

@@ -63,7 +63,7 @@ func (j *job) test(t task) {
 	}
 }
 
-// outcomes returns those of all parts in progress.
+// outcomes sums up what became of the records of all parts in progress.
 func (s *slotRun) outcomes() (all judge.Outcomes) {
 	for _, h := range s.held() {
 		all = all.Plus(outcomesOf(h.done, h.faulty))

@@ -45,8 +45,7 @@ type Named struct {
 	Config Config
 	// Files are the kernel's files, on which its results depend. A built-in has none.
 	Files []string
-	// Data are those of Files that are not code: a program may write to them while it
-	// runs.
+	// Data lists the Files that are not code: a program may write to them while it runs.
 	Data []string
 	// Reread are those of Files that may be read at any time, not only when the kernel
 	// process starts.

@@ -205,9 +205,8 @@ func (r *Results) breach(format string, args ...any) {
 	}
 }
 
-// miscount notes a wrong number of values. It is the kernel's fault and not that of a record:
-// alone, each record may get the right number, and a wrong value. A missing verdict is that of
-// one record.
+// miscount notes a wrong number of values. No record causes it: alone, each record may get the
+// right number, and a wrong value. A missing verdict, in contrast, concerns one record.
 func (r *Results) miscount(format string, args ...any) {
 	if r.misuse == nil {
 		r.misuse = fault.New(fault.Incompatible, "kernel "+format, args...)

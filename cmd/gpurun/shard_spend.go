@@ -14,7 +14,7 @@ type shardLimit struct {
 	limit, share  int64
 }
 
-// shardLimits are those of one shard.
+// shardLimits are the spend limits of one shard.
 type shardLimits []shardLimit
 
 // limit gives a shard its shares of the run's spend limits. What earlier attempts at it have

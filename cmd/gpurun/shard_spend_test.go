@@ -36,8 +36,8 @@ func (d sharedFolder) asking(url, shard string, more ...string) (*exec.Cmd, said
 	return d.command(nil, append(args, more...)...)
 }
 
-// TestSpendLimitsHoldForAllShards: the limits are those of the run, with all of its shards and
-// attempts. A higher one is enough for the rest, and the report counts everything.
+// TestSpendLimitsHoldForAllShards: the limits hold for the whole run, with all of its shards and
+// attempts. Raising one resumes the run, and the report counts everything.
 func TestSpendLimitsHoldForAllShards(t *testing.T) {
 	for flag, each := range map[string]int64{"--max-requests": 1, "--max-tokens-total": 10} {
 		t.Run(flag, func(t *testing.T) {

@@ -56,8 +56,8 @@ func State(path string) string {
 	return state
 }
 
-// ChangeTime returns when anything about a file last changed. In contrast to the modification
-// time, nobody can set it.
+// ChangeTime returns when anything about a file last changed. Programs can set the modification
+// time, but not this one.
 func ChangeTime(info os.FileInfo) time.Time {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return ctime(stat).UTC()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A device is suspicious if records fail on it much more often than elsewhere, or if nobody
-// knows yet; it is sick only if they are many.
+// A device is suspicious if records fail on it much more often than elsewhere, or if too little is
+// known about the others. It is sick only if many records fail.
 func TestOutcomes(t *testing.T) {
 	none, well, few := Outcomes{}, Outcomes{Good: 1000}, Outcomes{Good: 10}
 	for name, test := range map[string]struct {

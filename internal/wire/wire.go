@@ -152,7 +152,7 @@ type Ready struct {
 	Info Info `json:"info"`
 	// Files are the kernel's files, which its results depend on.
 	Files []string `json:"files,omitempty"`
-	// Data are those of Files that are not code.
+	// Data lists the Files that are not code.
 	Data []string `json:"data,omitempty"`
 	// Interpreter is the absolute path of the Python interpreter, empty if none is used.
 	Interpreter string `json:"interpreter,omitempty"`

@@ -37,13 +37,15 @@ func Holds(dir string, first, end int64) bool {
 
 // Forget removes the logs with answers for records from a number on. No worker may use them.
 func Forget(dir string, from int64) error {
-	paths, err := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
+	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
 	for _, path := range paths {
-		if err == nil && reaches(path, from) {
-			err = os.Remove(path)
+		if reaches(path, from) {
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("remove early log: %w", err)
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // reaches reports whether a log may have answers for records from a number on.
@@ -75,15 +77,4 @@ func Answered(dir string, skip func(number int64) bool) map[int64]struct{} {
 		_ = file.Close()
 	}
 	return answered
-}
-
-// Remove deletes the logs of a folder: their answers are of no use.
-func Remove(dir string) error {
-	paths, _ := filepath.Glob(filepath.Join(quoted(dir), "*"+Suffix))
-	for _, path := range paths {
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("remove early log: %w", err)
-		}
-	}
-	return nil
 }

@@ -55,8 +55,8 @@ func CheckLeasable(devices []gpu.Device) error {
 	return nil
 }
 
-// Leasable returns the devices that can be leased of those that nobody has named, and a note
-// about the others. If there is none, the error is that of CheckLeasable.
+// Leasable returns the devices that can be leased, and a note about each of the others. The
+// user has named none of them. If no device can be leased, it returns the error of CheckLeasable.
 func Leasable(devices []gpu.Device) (leasable []gpu.Device, notes []string, err error) {
 	for _, d := range devices {
 		if why := unleasable(d); why != "" {

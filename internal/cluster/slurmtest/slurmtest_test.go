@@ -19,7 +19,7 @@ func TestCluster(t *testing.T) {
 	}
 	c := Start(t)
 	if open := c.listeners(); len(open) > 0 {
-		t.Errorf("Slurm, which authenticates nobody here, listens on %q", open)
+		t.Errorf("Slurm, which runs without authentication here, listens on %q", open)
 	}
 	out := filepath.Join(c.Dir, "out")
 	c.Run("sbatch", "--parsable", "--array=0-3%2", "--gpus-per-node=3", "--output="+out+".%a", "--requeue", "--open-mode=append",
