@@ -11,6 +11,7 @@
 # make llm-test   run real model servers with tiny models through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 # make random-jobs  compare random jobs with a model
+# make house      measure the structure of the code: size, types, mode checks
 # make flat       show that memory stays flat on 10 GB and on 10,000 files
 #
 # Go, git and make are required. Other missing tools are installed with apt when possible;
@@ -29,7 +30,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -204,6 +205,10 @@ random-jobs: build venv
 	@if .venv/bin/python -c 'import numpy, pyarrow, zstandard' 2>/dev/null; then \
 		.venv/bin/python scripts/randomjobs --jobs $(JOBS) --seconds $(JOBS_SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(AGAINST),--against $(AGAINST)); \
 		else echo "SKIPPED: no pyarrow in .venv: no random jobs"; fi
+
+# Measures the structure of the code. CHECKS=1 lists every mode check with its place.
+house:
+	@$(GO) run ./scripts/house $(if $(CHECKS),-checks)
 
 # Shows that memory stays flat on a stream of 10 GB and on 10,000 compressed files.
 flat: build

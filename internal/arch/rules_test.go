@@ -175,6 +175,8 @@ var rules = []rule{
 		nil, "a model: it runs nothing"},
 	{"bench/sleep", "a kernel for the benchmarks",
 		[]string{"plugins"}, "a kernel like any author's"},
+	{"scripts/house", "measuring the structure of the code (`make house`)",
+		nil, "a tool for developers: it knows source files only"},
 	{"deploy", "tests of what `.goreleaser.yaml`, workflows and packages contain",
 		nil, "tests of files only"},
 	{"deploy/licenses", "the licenses of what the program contains, for the packages",
