@@ -56,6 +56,9 @@ type WorkerLost struct {
 	// retried while other workers are computing; 0 if there are no others.
 	Retired    bool          `json:"retired"`
 	RetryAfter time.Duration `json:"retry_after_ns"`
+	// Job and Answers count without what was lost with the worker; see [Progress].
+	Job     chunk.Counts `json:"job"`
+	Answers int64        `json:"answers,omitempty"`
 }
 
 // DeviceRetired: records fail on a device that succeed on another one. It gets no work for the
@@ -72,6 +75,9 @@ type DeviceRetired struct {
 type WorkerLeft struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
+	// Job and Answers: see [WorkerLost].
+	Job     chunk.Counts `json:"job"`
+	Answers int64        `json:"answers,omitempty"`
 }
 
 // WorkersScaled: gpurun has changed the number of workers of a device, or found that it
@@ -146,10 +152,11 @@ type ChunkDone struct {
 // ChunkGivenUp: a chunk's attempts are used up; its records are kept. Failed of them are marked
 // as failed, the others were answered before.
 type ChunkGivenUp struct {
-	First   int64  `json:"first"`
-	Records int64  `json:"records"`
-	Failed  int64  `json:"failed"`
-	Fault   *Fault `json:"fault"`
+	First   int64       `json:"first"`
+	Records int64       `json:"records"`
+	Failed  int64       `json:"failed"`
+	Counts  chunk.Tally `json:"counts"` // with the failed records by kind and cause
+	Fault   *Fault      `json:"fault"`
 }
 
 // Notice is a line for the user.

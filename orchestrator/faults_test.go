@@ -44,6 +44,37 @@ func TestLostWorkerCostsNothing(t *testing.T) {
 	}
 }
 
+// TestLostRecordsAreNotDone: when a worker is lost, the records of its chunk no longer count, at
+// once, and those of finished chunks still do.
+func TestLostRecordsAreNotDone(t *testing.T) {
+	d := newJobDir(t, numbered(200))
+	config := d.config("test-slow")
+	config.Devices.GPUs = "cpu:1"
+	config.Batching.Size, config.Batching.ChunksPerGPU, config.Kernel.Config = 5, 4, []byte(`{"Milliseconds":10}`)
+	var pid, lost int
+	var finished, done int64
+	var once sync.Once
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		switch e := e.(type) {
+		case orchestrator.WorkerStarted:
+			pid = e.PID
+		case orchestrator.ChunkDone:
+			finished += e.Counts.Records
+		case orchestrator.Progress:
+			if done = e.Job.Records; finished > 0 && done > finished {
+				once.Do(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+			}
+		case orchestrator.WorkerLost:
+			if lost++; e.Job.Records != finished || done <= finished {
+				t.Errorf("%d records are done after the loss and %d before it, of finished chunks %d", e.Job.Records, done, finished)
+			}
+		}
+	}
+	if report := mustRun(t, d, config); report.Succeeded != 200 || lost != 1 {
+		t.Errorf("lost %d workers, report %+v", lost, report)
+	}
+}
+
 // TestGivenUpChunkIsKept: a chunk that kills every worker is written with all its
 // records marked; the others are unaffected.
 func TestGivenUpChunkIsKept(t *testing.T) {
@@ -53,8 +84,11 @@ func TestGivenUpChunkIsKept(t *testing.T) {
 	config.Batching.Size, config.Batching.ChunksPerGPU, config.Failures.Retries = 5, 2, 1
 	given := 0
 	config.Display.OnEvent = func(e orchestrator.Event) {
-		if _, ok := e.(orchestrator.ChunkGivenUp); ok {
+		if e, ok := e.(orchestrator.ChunkGivenUp); ok {
 			given++
+			if e.Counts.Records != 5 || e.Counts.Failed != e.Failed || e.Counts.Kinds["worker"].Count != 4 {
+				t.Errorf("%+v", e)
+			}
 		}
 	}
 	report := mustRun(t, d, config)

@@ -28,7 +28,7 @@ func (j *job) giveUp(ctx context.Context, t task, why *fault.Error) (segment chu
 	if err != nil {
 		return segment, err
 	}
-	j.emit(ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Failed: segment.Tally.Failed, Fault: why})
+	j.emit(ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Failed: segment.Tally.Failed, Counts: segment.Tally, Fault: why})
 	return segment, nil
 }
 

@@ -76,7 +76,10 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 	s.job.fleet.lost(s.slot, e, retired)
 	s.job.ledger.excuse(s.slot.Number, retired)
-	event := WorkerLost{Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired}
+	event := WorkerLost{
+		Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired,
+		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(),
+	}
 	if !s.useful {
 		s.vain++
 	}
@@ -163,12 +166,16 @@ func (s *slotRun) makeRoom(ctx context.Context) bool {
 	return true
 }
 
-// leave removes the slot, which has no place in the registry any more, from the job.
+// leave removes the slot, which has no place in the registry any more, from the job. The caller
+// must report it, after the results of its worker.
 func (s *slotRun) leave(ctx context.Context) {
 	s.left = true
 	s.release(ctx)
 	s.job.fleet.leave(s.slot)
 	s.job.ledger.excuse(s.slot.Number, true)
-	s.job.emit(WorkerLeft{Slot: s.slot.Number, Device: s.slot.Name})
 	s.job.queue.leave(s.slot.key())
+}
+
+func (s *slotRun) reportLeft() {
+	s.job.emit(WorkerLeft{Slot: s.slot.Number, Device: s.slot.Name, Job: s.job.ledger.done(), Answers: s.job.ledger.answered()})
 }

@@ -332,7 +332,18 @@ func TestOutOfMemoryOnASharedDevice(t *testing.T) {
 	config := onMachine(d, gputest.New(1), "")
 	gated(t, &config, 2) // they wait for the third
 	config.Devices.WorkersPerGPU = 3
-	config.Display.OnEvent = seen.add
+	gone := make(map[int]bool)
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		seen.add(e)
+		switch e := e.(type) {
+		case orchestrator.WorkerLeft:
+			gone[e.Slot] = true
+		case orchestrator.ChunkDone:
+			if gone[e.Slot] {
+				t.Errorf("slot %d reports results after it has left", e.Slot)
+			}
+		}
+	}
 	report := mustRun(t, d, config)
 	if report.Succeeded != 300 || d.read("out.jsonl") != input {
 		t.Errorf("%+v\n%s", report, d.logs())

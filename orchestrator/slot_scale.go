@@ -55,6 +55,7 @@ func (s *slotRun) depart(ctx context.Context) {
 	s.job.scaler.leaves(s) // first, or a late report of another worker would cost one more
 	s.job.fleet.yield(s.slot)
 	s.leave(ctx)
+	s.reportLeft()
 	s.job.scaler.departed(s)
 }
 

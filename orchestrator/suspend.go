@@ -146,7 +146,7 @@ func (j *job) commitSuspended(s suspended) {
 	j.ledger.book(s.task, s.done)
 	j.emit(ChunkDone{
 		Slot: s.slot.Number, Device: s.slot.Name, First: s.done.Segment.First, Counts: s.done.Segment.Tally,
-		Job: j.ledger.done(), Answers: j.ledger.answered(),
+		Job: j.ledger.done(), Answers: j.ledger.answered(), Computed: j.fleet.computed(s.slot),
 		Total: j.ledger.total(), Estimate: j.ledger.estimate(), Stats: newSegmentStats(s.done.Stats), Usage: j.figures.All(),
 	})
 	j.source.Release(s.task.chunk)

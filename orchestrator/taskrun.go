@@ -121,6 +121,9 @@ func (s *slotRun) finishTask(ctx context.Context, done wire.Done) (retired bool,
 	if err := s.deliver(ctx, done, again); err != nil {
 		return false, err
 	}
+	if s.left {
+		s.reportLeft()
+	}
 	if done.Crowded {
 		s.job.scaler.crowded(ctx, s)
 	}

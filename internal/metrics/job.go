@@ -18,10 +18,11 @@ func (s sink) job(job Job) {
 		s.gauge("gpurun_records", "Records of the input; absent while unknown.", float64(v.Total), labels{"job_id", id})
 		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(job)), labels{"job_id", id})
 	}
-	const records = "Finished records by verdict, including those of earlier runs."
-	s.counter("gpurun_records_total", records, float64(v.Done.Succeeded), labels{"job_id", id, "verdict", "succeeded"})
-	s.counter("gpurun_records_total", records, float64(v.Done.Failed), labels{"job_id", id, "verdict", "failed"})
-	s.counter("gpurun_records_total", records, float64(v.Done.Dropped), labels{"job_id", id, "verdict", "dropped"})
+	const records = "Records of finished chunks by verdict, including those of earlier runs."
+	s.counter("gpurun_records_total", records, float64(v.Finished.Succeeded), labels{"job_id", id, "verdict", "succeeded"})
+	s.counter("gpurun_records_total", records, float64(v.Finished.Failed), labels{"job_id", id, "verdict", "failed"})
+	s.counter("gpurun_records_total", records, float64(v.Finished.Dropped), labels{"job_id", id, "verdict", "dropped"})
+	s.gauge("gpurun_records_done", "Finished records, also of chunks in progress. It falls when a worker is lost.", float64(v.Done.Records), labels{"job_id", id})
 	if v.Concurrency > 0 {
 		s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), labels{"job_id", id})
 	}
@@ -72,7 +73,7 @@ func (s sink) devices(job Job) {
 	for _, d := range job.View.Devices {
 		l := append(labels{"job_id", job.ID}, deviceLabels(d.GPU, d.Index, d.UUID, d.Device, d.Name)...)
 		s.gauge("gpurun_pace", "The share of time in which a device may compute.", d.Pace, l)
-		s.counter("gpu_throughput_ops_total", "Records that a device has computed.", float64(d.Records), l)
+		s.counter("gpu_throughput_ops_total", "Records that a device has computed, also those that were lost with a worker.", float64(d.Records), l)
 		s.histogram("gpu_operation_latency_seconds", "How long a device took for a batch.", d.Batches, l)
 	}
 }

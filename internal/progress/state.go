@@ -115,6 +115,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.WorkerLeft:
 		slot := s.enter(e.Slot, yielded, now)
 		slot.done, slot.size = 0, 0
+		s.job, s.answers = e.Job, e.Answers
 	case orchestrator.DeviceSample:
 		s.warm(e)
 	case orchestrator.ChunkStarted:
@@ -132,7 +133,7 @@ func (s *state) take(event orchestrator.Event, now time.Time) {
 	case orchestrator.ChunkDone:
 		slot := s.slot(e.Slot)
 		switch {
-		case slot.first != e.First: // it computes another one
+		case slot.phase != computing || slot.first != e.First: // it has exited, or computes another one
 		case e.Held > 0: // it continues behind those
 			slot.first += e.Counts.Records
 		default:
@@ -219,6 +220,7 @@ func (s *state) workerLost(e orchestrator.WorkerLost, now time.Time) {
 	}
 	s.enter(e.Slot, next, now)
 	slot.done, slot.size, slot.awaits = 0, 0, ""
+	s.job, s.answers = e.Job, e.Answers
 }
 
 // hold sets how many records of all its chunks the slot has computed. Only the worker of a

@@ -88,11 +88,11 @@ total  [               ]    2 %     200/10,000     100/s  ETA 1m38s   20 failed`
 	s.line("600 of 10,000 records (6.0 %), 150/s, ETA 1m3s, 20 failed, 2 workers: 2 computing")
 
 	// GPU 1's worker is lost: its 200 records are repeated, the rate stays the same.
-	s.at(65, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone")})
+	s.at(65, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone"), Job: counts(380, 20)})
 	s.rows(79, `
 GPU 0  [=====>         ]   40 %      400/1,000    80.0/s  computing
 GPU 1  [               ]                                  retrying 200 records
-total  [               ]    6 %     600/10,000     120/s  ETA 1m18s   20 failed`)
+total  [               ]    4 %     400/10,000     120/s  ETA 1m20s   20 failed`)
 	s.at(66, orchestrator.WorkerStarted{Slot: 1}, orchestrator.WorkerReady{Slot: 1},
 		progressed(0, counts(580, 20), counts(580, 20), 10_000))
 	s.line("600 of 10,000 records (6.0 %), 133/s, ETA 1m11s, 20 failed, 2 workers: 1 computing, 1 ready")
@@ -261,6 +261,22 @@ func TestStateOvertakenEvents(t *testing.T) {
 	near(t, "rate", s.state.rate(s.now), 2000)
 }
 
+// A worker that has exited is not shown as ready when its results are booked afterwards.
+func TestStateOfExitedWorkers(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 1000, Slots: named("GPU 0 #1", "GPU 0 #2")}})
+	for i := range 2 {
+		s.at(0, orchestrator.WorkerStarted{Slot: i}, orchestrator.WorkerReady{Slot: i}, orchestrator.ChunkStarted{Slot: i, First: int64(500 * i), Records: 500})
+	}
+	s.at(1, orchestrator.WorkerLeft{Slot: 0}, orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: counts(100, 0)}, Job: counts(100, 0), Total: 1000})
+	s.at(2, orchestrator.WorkerLost{Slot: 1, Retired: true, Fault: fault.New(fault.Device, "gone"), Job: counts(100, 0)},
+		orchestrator.ChunkDone{Slot: 1, First: 500, Counts: chunk.Tally{Counts: counts(200, 0)}, Job: counts(300, 0), Total: 1000})
+	s.at(3)
+	if phases := s.state.phases(s.now); phases[yielded] != 1 || phases[lost] != 1 {
+		t.Errorf("%v, want one that has yielded and one that is lost", phases)
+	}
+}
+
 // Several workers share a device's row.
 func TestStateOfSharedDevices(t *testing.T) {
 	s := &script{T: t}
@@ -271,12 +287,12 @@ func TestStateOfSharedDevices(t *testing.T) {
 	s.at(1, orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.ChunkStarted{Slot: 2, Records: 1000},
 		orchestrator.ChunkStarted{Slot: 1, Records: 1000})
 	s.at(2, progressed(0, counts(500, 0), counts(500, 0), -1), progressed(2, counts(700, 0), counts(1200, 0), -1),
-		orchestrator.WorkerLost{Slot: 3, Fault: fault.New(fault.Device, "gone"), Retired: true})
+		orchestrator.WorkerLost{Slot: 3, Fault: fault.New(fault.Device, "gone"), Retired: true, Job: counts(1200, 0)})
 	s.rows(79, `
 GPU 0  [=============>          ]   60 %  1,200/2,000   1,200/s  computing
 GPU 1  [                        ]    0 %      0/1,000            computing 1/2
 total  [........................]               1,200   1,200/s`)
-	s.at(3, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Device, "gone"), Retired: true})
+	s.at(3, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Device, "gone"), Retired: true, Job: counts(1200, 0)})
 	s.rows(79, `
 GPU 0  [=============>          ]   60 %  1,200/2,000     600/s  computing
 GPU 1  [                        ]                                lost

@@ -53,6 +53,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.ChunkDone:
 		c.chunkDone(e)
 	case orchestrator.ChunkGivenUp:
+		c.tally.Add(e.Counts)
 		c.strip.add(e.First-c.first, e.Records, e.Failed)
 	case orchestrator.DeviceSample:
 		c.sample(e, now)
@@ -149,16 +150,18 @@ func (c *Collector) worker(event orchestrator.Event) {
 	case orchestrator.WorkerLost:
 		w := c.slot(e.Slot)
 		w.Lost++
+		c.view.Done, c.view.Answers = e.Job, e.Answers
 		w.PID, w.Records, w.Done, w.Phase, w.awaits = 0, 0, 0, orchestrator.PhaseWaiting, ""
 		if e.Retired {
 			w.Phase = orchestrator.PhaseRetired
 		}
 	case orchestrator.WorkerLeft:
 		w := c.slot(e.Slot)
+		c.view.Done, c.view.Answers = e.Job, e.Answers
 		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseLeft
 	case orchestrator.ChunkStarted:
 		w := c.slot(e.Slot)
-		w.First, w.Records, w.Done = e.First, e.Records, 0
+		w.First, w.Records, w.Done, w.counted = e.First, e.Records, 0, 0
 		w.compute(w.awaits)
 	}
 }
@@ -167,6 +170,7 @@ func (c *Collector) progress(e orchestrator.Progress) {
 	c.view.Done, c.view.Answers, c.view.Total, c.view.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	w.Done, w.Records = e.Chunk.Records, e.Records
+	w.count(e.Chunk.Records)
 	if c.view.Concurrency > 0 {
 		w.hold(e.Held, e.Chunk.Records+e.Ahead, e.Computed)
 	}
@@ -177,10 +181,11 @@ func (c *Collector) progress(e orchestrator.Progress) {
 	c.use(e.Usage)
 }
 
-// use takes what the kernels have counted so far.
+// use takes what the kernels have counted so far. Events of different slots can overtake each
+// other.
 func (c *Collector) use(usage map[string]int64) {
 	for name, n := range usage {
-		c.figure(name, float64(n))
+		c.figure(name, max(c.view.Figures[name], float64(n)))
 	}
 	if usage != nil {
 		c.tokens.add(c.now(), usage[orchestrator.Tokens(usage)])
@@ -199,14 +204,17 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	v.Done, v.Answers, v.Total, v.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	switch {
-	case w.First != e.First && w.Phase.HasRecords(): // it computes another one
+	case w.First != e.First || !w.Phase.HasRecords(): // it computes another one, or has exited
 	case e.Held > 0: // it continues behind those
 		w.First += e.Counts.Records
 	default:
+		w.count(e.Counts.Records)
 		w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
 	}
-	if w.Total += e.Counts.Records; v.Concurrency > 0 {
+	if v.Concurrency > 0 {
 		w.hold(e.Held, e.Ahead, e.Computed)
+	} else {
+		w.Total += e.Counts.Records
 	}
 	w.Failed += e.Counts.Failed
 	w.Batches += e.Stats.Batches
@@ -280,6 +288,12 @@ func (w *Worker) compute(awaits orchestrator.Awaits) {
 	w.Phase, w.awaits = orchestrator.PhaseOf(awaits), awaits
 }
 
+// count adds what is new of the current chunk's records to those that it has computed.
+func (w *Worker) count(records int64) {
+	w.computed += max(0, records-w.counted)
+	w.counted = max(w.counted, records)
+}
+
 // hold sets how many records of all its chunks are computed, and how many its kernel has
 // computed: records of those chunks may have answers of earlier runs.
 func (w *Worker) hold(records, done, computed int64) {
@@ -291,10 +305,10 @@ func (c *Collector) deviceRecords(device string) (n int64) {
 	for _, w := range c.view.Workers {
 		switch {
 		case w.Device != device:
-		case c.view.Concurrency > 0: // Total has those of its chunks
+		case c.view.Concurrency > 0: // Total has them, and counts no answer of an earlier run
 			n += w.Total
 		default:
-			n += w.Total + w.Done
+			n += w.computed
 		}
 	}
 	return n
@@ -316,6 +330,7 @@ func (c *Collector) View() View {
 	v.Timeline = c.course.timeline.show()
 	v.Strip = c.strip.show(v.Total, c.first, v.Workers)
 	v.Failures, v.FailuresByKind = failures(c.tally)
+	v.Finished = c.tally.Counts
 	v.Figures = maps.Clone(v.Figures)
 	if v.Figures == nil {
 		v.Figures = map[string]float64{}

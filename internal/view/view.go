@@ -26,8 +26,11 @@ type View struct {
 	// too, Resumed only those.
 	Total int64 `json:"total"`
 	// Estimate is about how many there are while Total is unknown; 0 if nothing can be said.
-	Estimate int64        `json:"estimate,omitempty"`
+	Estimate int64 `json:"estimate,omitempty"`
+	// Done includes the records of chunks in progress, Finished only those of finished chunks:
+	// what a worker has computed of a chunk is lost with it, so Done may fall.
 	Done     chunk.Counts `json:"done"`
+	Finished chunk.Counts `json:"finished"`
 	Resumed  int64        `json:"resumed"`
 	// ResumedAnswers were logged by earlier runs, in addition to Resumed.
 	ResumedAnswers int64 `json:"resumed_answers,omitempty"`
@@ -100,7 +103,9 @@ type Worker struct {
 	Load time.Duration `json:"load_ns"`
 	Busy time.Duration `json:"busy_ns"`
 
-	awaits orchestrator.Awaits // what its kernel waits for
+	awaits   orchestrator.Awaits // what its kernel waits for
+	computed int64               // records in this run, also those of chunks that were lost
+	counted  int64               // records of the current chunk that are among those
 }
 
 // Device is one device of the job and its last sample, if it is a monitored GPU.
@@ -110,7 +115,8 @@ type Device struct {
 	Name   string `json:"name,omitempty"`
 	Index  int    `json:"index"`
 	GPU    bool   `json:"gpu"`
-	// Rate is in records per second, of the last half minute; Records counts all.
+	// Rate is in records per second, of the last half minute; Records counts all that it has
+	// computed, also those that were lost with a worker and are computed again.
 	Rate    float64 `json:"records_per_second"`
 	Records int64   `json:"records"`
 	// Batches are the durations of its batches.

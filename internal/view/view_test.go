@@ -190,3 +190,70 @@ func TestMemoryIsFlat(t *testing.T) {
 		t.Errorf("%d bytes of JSON, %v", len(data), err)
 	}
 }
+
+// TestCountersNeverFall: what a lost worker had computed is no longer done, at once. What the
+// metrics count never falls: finished records, and those that a device has computed.
+func TestCountersNeverFall(t *testing.T) {
+	c := NewCollector(newClock().get)
+	c.Event(plan(1000, 2))
+	var before View
+	then := func(what string, event orchestrator.Event, done, finished, computed int64) {
+		t.Helper()
+		c.Event(event)
+		v := c.View()
+		if v.Done.Records != done || v.Finished.Records != finished || v.Devices[0].Records != computed {
+			t.Errorf("%s: %d done, %d finished, %d computed, want %d, %d and %d", what, v.Done.Records, v.Finished.Records, v.Devices[0].Records, done, finished, computed)
+		}
+		if v.Finished.Succeeded < before.Finished.Succeeded || v.Finished.Failed < before.Finished.Failed || v.FailuresByKind["record"] < before.FailuresByKind["record"] ||
+			v.Devices[0].Records < before.Devices[0].Records {
+			t.Errorf("%s: a count falls from %+v to %+v", what, before, v)
+		}
+		before = v
+	}
+	before = c.View()
+	good := func(n int64) chunk.Counts { return chunk.Counts{Records: n, Succeeded: n} }
+	then("begun", orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400}, 0, 0, 0)
+	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(300), Records: 400, Job: good(300), Total: 1000}, 300, 0, 300)
+	then("lost", orchestrator.WorkerLost{Slot: 0}, 0, 0, 300)
+	then("again", orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400}, 0, 0, 300)
+	then("on the way again", orchestrator.Progress{Slot: 0, Chunk: good(100), Records: 400, Job: good(100), Total: 1000}, 100, 0, 400)
+	then("finished", orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: good(400)}, Job: good(400), Total: 1000}, 400, 400, 700)
+	then("suspicious", orchestrator.ChunkStarted{Slot: 0, First: 400, Records: 100}, 400, 400, 700)
+	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(100), Records: 100, Job: good(500), Total: 1000}, 500, 400, 800)
+	then("suspended", orchestrator.ChunkStarted{Slot: 0, First: 500, Records: 100}, 500, 400, 800)
+	then("cleared", orchestrator.ChunkDone{Slot: 0, First: 400, Counts: chunk.Tally{Counts: good(100)}, Job: good(500), Total: 1000}, 500, 500, 800)
+	given := chunk.Tally{
+		Counts: chunk.Counts{Records: 100, Failed: 100},
+		Kinds:  map[string]chunk.KindStats{"record": {Count: 100}}, Causes: map[string]chunk.KindStats{"record:x": {Count: 100}},
+	}
+	then("given up", orchestrator.ChunkGivenUp{First: 500, Records: 100, Failed: 100, Counts: given}, 500, 600, 800)
+	then("moves on", orchestrator.Progress{Slot: 1, Chunk: good(200), Records: 400, Job: chunk.Counts{Records: 800, Succeeded: 700, Failed: 100}, Total: 1000}, 800, 600, 800)
+	then("stopped", orchestrator.Finished{Report: orchestrator.Report{In: 1000, Pending: 400, Succeeded: 500, Failed: 100}}, 600, 600, 800)
+}
+
+// TestUsageNeverFalls: events of different slots can overtake each other.
+func TestUsageNeverFalls(t *testing.T) {
+	c := NewCollector(newClock().get)
+	c.Event(plan(1000, 2))
+	c.Event(orchestrator.Progress{Slot: 0, Usage: map[string]int64{"total_tokens": 200}})
+	c.Event(orchestrator.Progress{Slot: 1, Usage: map[string]int64{"total_tokens": 100}})
+	if n := c.View().Figures["total_tokens"]; n != 200 {
+		t.Errorf("%g tokens, want 200", n)
+	}
+}
+
+// TestExitedWorkersStayExited: the results of a worker that has left or was lost may be
+// booked afterwards. They do not bring it back.
+func TestExitedWorkersStayExited(t *testing.T) {
+	for _, exit := range []orchestrator.Event{orchestrator.WorkerLeft{Slot: 0}, orchestrator.WorkerLost{Slot: 0, Retired: true}} {
+		c := NewCollector(newClock().get)
+		c.Event(plan(1000, 1))
+		c.Event(orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400})
+		c.Event(exit)
+		want := c.View().Workers[0].Phase
+		c.Event(orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: chunk.Counts{Records: 100, Succeeded: 100}}, Total: 1000})
+		if w := c.View().Workers[0]; w.Phase != want || w.Total != 100 {
+			t.Errorf("after %T: %+v, want the phase %s", exit, w, want)
+		}
+	}
+}
