@@ -29,10 +29,15 @@ const (
 	// MemoryErrors: it has had its first uncorrected memory errors since monitoring
 	// began. Reported once.
 	MemoryErrors EventKind = "memory_errors"
+	// Clocks: the reasons for which it lowers its own clocks have changed.
+	Clocks EventKind = "clocks"
+	// Reset: it was reset, or its driver was reloaded. Its counters began again, or it was
+	// lost and answers.
+	Reset EventKind = "reset"
 )
 
 // eventKinds are all of them, in the order in which one sample reports them.
-var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat, MemoryErrors}
+var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat, MemoryErrors, Clocks, Reset}
 
 // Event is a change that a Monitor has observed.
 type Event struct {
@@ -45,6 +50,8 @@ type Event struct {
 	Pace        float64           `json:"pace"`
 	Temperature Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      Optional[float64] `json:"memory_percent,omitzero"`
+	// Clocks are the reasons for which the card lowers its own clocks, as in Health.
+	Clocks Reasons `json:"throttle_reasons,omitzero"`
 	// ECCUncorrected is the number of uncorrected memory errors since monitoring began.
 	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 	// Problem is why the device is not monitored.
@@ -71,6 +78,8 @@ func changes(before, after *watched, now time.Time) []Event {
 		BecameCritical: after.state == Critical && before.state != Critical,
 		Overheat:       after.tooHot && !before.tooHot,
 		MemoryErrors:   after.uncorrected() > 0 && before.uncorrected() == 0,
+		Clocks:         after.clocks != before.clocks,
+		Reset:          after.resets > before.resets,
 	}
 	var kinds []EventKind
 	for _, kind := range eventKinds {
@@ -82,7 +91,7 @@ func changes(before, after *watched, now time.Time) []Event {
 	for i, kind := range kinds {
 		events[i] = Event{
 			Kind: kind, Device: after.device, Time: now, From: before.state, To: after.state,
-			Pace: after.pace, Memory: after.percent, ECCUncorrected: after.total.ECCUncorrected,
+			Pace: after.pace, Memory: after.percent, Clocks: after.clocks, ECCUncorrected: after.total.ECCUncorrected,
 		}
 		if after.problem != nil {
 			events[i].Problem = after.problem.Error()

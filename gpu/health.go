@@ -22,6 +22,9 @@ type Health struct {
 	Stale  bool   `json:"stale,omitempty"`
 	// MemoryPercent is how full the memory is, not counting what the job itself holds.
 	MemoryPercent Optional[float64] `json:"memory_percent,omitzero"`
+	// Clocks are the reasons for which the card has lowered its own clocks in the last
+	// ThrottleCooldown. It may be slow although its pace is 1.
+	Clocks Reasons `json:"clocks_lowered,omitzero"`
 	// Framework is the memory use reported by the job's kernels.
 	Framework Optional[FrameworkMemory] `json:"framework,omitzero"`
 	// Xids counts critical errors by Xid.
@@ -47,9 +50,15 @@ type Totals struct {
 	Utilization Optional[float64] `json:"utilization_percent,omitzero"`
 	// Throttled is how long the device was slowed or paused; Paused is the part of it
 	// in which it did not compute at all.
-	Throttled time.Duration   `json:"throttled_ns"`
-	Paused    time.Duration   `json:"paused_ns"`
-	Energy    Optional[Joule] `json:"energy_j,omitzero"`
+	Throttled time.Duration `json:"throttled_ns"`
+	Paused    time.Duration `json:"paused_ns"`
+	// ForMemory is the part of Throttled that only memory in use by others has caused.
+	ForMemory time.Duration `json:"throttled_for_memory_ns,omitempty"`
+	// PowerCapped and HeatSlowed are how long the card lowered its own clocks: to draw less
+	// power, and because it was hot.
+	PowerCapped time.Duration   `json:"power_capped_ns,omitempty"`
+	HeatSlowed  time.Duration   `json:"heat_slowed_ns,omitempty"`
+	Energy      Optional[Joule] `json:"energy_j,omitzero"`
 	// ECCUncorrected is the number of uncorrected memory errors.
 	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 }
@@ -66,10 +75,13 @@ type watched struct {
 	problem error
 	stale   bool // the last round brought no sample
 	lost    bool // the driver says so
+	resets  int  // how often it was reset
 
 	history   history
 	last      Sample
 	percent   Optional[float64]
+	clocks    Reasons                     // for which it lowers its clocks, and lately did
+	clocksAt  [len(reasonNames)]time.Time // when each of NVML's reasons was last given
 	framework Optional[FrameworkMemory]
 	xids      map[uint64]int
 
@@ -79,6 +91,7 @@ type watched struct {
 	total       Totals
 	counted     time.Time // the time up to which total is complete
 	firstEnergy Optional[Joule]
+	lastEnergy  Optional[Joule]
 	lastECC     Optional[uint64] // uncorrected errors since the driver was loaded
 	load        float64          // sum of utilizations
 	loads       int
@@ -88,7 +101,7 @@ type watched struct {
 func (w *watched) health(now time.Time) Health {
 	h := Health{
 		Device: w.device, State: w.state, Since: w.since, Pace: w.pace, TooHot: w.tooHot,
-		Sample: w.last.clone(), Stale: w.stale, MemoryPercent: w.percent, Framework: w.framework,
+		Sample: w.last.clone(), Stale: w.stale, MemoryPercent: w.percent, Clocks: w.clocks, Framework: w.framework,
 		Xids: maps.Clone(w.xids), Trend: w.history.trend(now), Total: w.totals(now),
 	}
 	if w.problem != nil {
@@ -112,10 +125,24 @@ func (w *watched) shown() State {
 	case w.heat.state == Unavailable && w.memory.blind:
 		return Unavailable
 	}
-	return state
+	return max(state, w.clocks.state())
 }
 
-// slow reports whether the device is throttled, monitored or not.
+// lower takes the reasons for which the card lowers its clocks. They come and go with every
+// batch, so each is kept for a while.
+func (w *watched) lower(now time.Time, reasons Reasons, keep time.Duration) {
+	w.clocks = 0
+	for i := range w.clocksAt {
+		if reasons.Slowing()&(1<<i) != 0 {
+			w.clocksAt[i] = now
+		}
+		if at := w.clocksAt[i]; !at.IsZero() && (at.Equal(now) || now.Sub(at) < keep) {
+			w.clocks |= 1 << i
+		}
+	}
+}
+
+// slow reports whether gpurun slows the device, monitored or not.
 func (w *watched) slow() bool { return max(w.heat.state, w.memory.state) >= Throttled }
 
 // unseen reports whether its temperature was known before and is not now.
@@ -125,19 +152,31 @@ func (w *watched) unseen() bool { return !w.heat.lost.IsZero() && !w.lost }
 func (w *watched) totals(now time.Time) Totals {
 	total := w.total
 	passed := max(0, now.Sub(w.counted))
-	switch {
-	case w.counted.IsZero() || w.pace == 1:
-	case w.pace == 0:
+	if w.counted.IsZero() {
+		return total
+	}
+	if w.pace < 1 {
+		total.Throttled += passed
+	}
+	if w.pace == 0 {
 		total.Paused += passed
-		total.Throttled += passed
-	default:
-		total.Throttled += passed
+	}
+	if w.memory.state >= Throttled && w.heat.state < Throttled {
+		total.ForMemory += passed
+	}
+	if reasons := w.last.Throttle.Or(0).Slowing(); !w.stale {
+		if reasons.PowerCapped() {
+			total.PowerCapped += passed
+		}
+		if reasons.Thermal() {
+			total.HeatSlowed += passed
+		}
 	}
 	return total
 }
 
-// note adds a sample to the totals.
-func (w *watched) note(s Sample) {
+// note adds a sample to the totals. reset: the device was reset since the last one.
+func (w *watched) note(s Sample, reset bool) {
 	if celsius, known := s.Temperature.Get(); known {
 		w.total.PeakTemperature = Some(max(celsius, w.total.PeakTemperature.Or(celsius)))
 	}
@@ -154,15 +193,20 @@ func (w *watched) note(s Sample) {
 		if w.firstEnergy.IsZero() || energy < w.firstEnergy.Or(0) { // the driver was reloaded
 			w.firstEnergy = Some(energy)
 		}
+		reset = reset || energy < w.lastEnergy.Or(energy)
+		w.lastEnergy = Some(energy)
 		w.total.Energy = Some(energy - w.firstEnergy.Or(energy))
 	}
 	if count, known := s.ECCUncorrected.Get(); known {
 		before := w.lastECC.Or(count)
 		if count < before { // the driver was reloaded
-			before = 0
+			before, reset = 0, true
 		}
 		w.total.ECCUncorrected = Some(w.uncorrected() + count - before)
 		w.lastECC = Some(count)
+	}
+	if reset {
+		w.resets++
 	}
 }
 

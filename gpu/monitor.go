@@ -141,11 +141,11 @@ func (m *Monitor) Poll(ctx context.Context) {
 	m.mu.Lock()
 	m.around = host
 	for i, w := range m.devices {
-		if errors.Is(readings[i].err, ErrLost) && !w.lost {
+		was := w.lost
+		if w.lost = errors.Is(readings[i].err, ErrLost); w.lost && !was {
 			lost = append(lost, w.device)
 		}
-		w.lost = errors.Is(readings[i].err, ErrLost)
-		events = append(events, m.judge(w, readings[i], now)...)
+		events = append(events, m.judge(w, readings[i], was, now)...)
 	}
 	m.mu.Unlock()
 	for _, d := range lost {
@@ -161,14 +161,14 @@ func (m *Monitor) Poll(ctx context.Context) {
 	m.emit(events)
 }
 
-// judge applies a reading to a device and returns the resulting events. The caller must
-// hold m.mu.
-func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
+// judge applies a reading to a device, which may have been lost before, and returns the
+// resulting events. The caller must hold m.mu.
+func (m *Monitor) judge(w *watched, r reading, wasLost bool, now time.Time) []Event {
 	before := *w
 	w.total, w.counted = w.totals(now), now
 	w.problem, w.stale = r.err, r.err != nil
 	if r.err == nil {
-		w.note(r.sample)
+		w.note(r.sample, wasLost)
 		w.last = r.sample
 		w.history.add(r.sample, m.config.HistorySize)
 		m.climb(w, r.sample, now)
@@ -177,6 +177,7 @@ func (m *Monitor) judge(w *watched, r reading, now time.Time) []Event {
 		w.memory.valueLost(now, m.config.stays())
 		w.percent = Optional[float64]{}
 	}
+	w.lower(now, r.sample.Throttle.Or(0), m.config.ThrottleCooldown)
 	if w.state = w.shown(); w.state != before.state {
 		w.since = now
 	}

@@ -349,7 +349,7 @@ func TestUnknownProfile(t *testing.T) {
 }
 
 // The first uncorrected memory error is reported once. Errors from before the job, and a
-// counter that restarts, are not errors.
+// counter that restarts after a reset, are not errors.
 func TestMemoryErrorsAreReportedOnce(t *testing.T) {
 	machine := gputest.New(2)
 	machine.Change(0, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(uint64(7)) })
@@ -360,7 +360,7 @@ func TestMemoryErrorsAreReportedOnce(t *testing.T) {
 		events string
 		total  uint64
 	}{
-		{7, "", 0}, {9, "memory_errors", 2}, {9, "", 2}, {12, "", 5}, {0, "", 5}, {1, "", 6},
+		{7, "", 0}, {9, "memory_errors", 2}, {9, "", 2}, {12, "", 5}, {0, "reset", 5}, {1, "", 6},
 	} {
 		machine.Change(0, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(step.count) })
 		events := strings.Join(w.poll(3*time.Second), " ")
@@ -370,5 +370,59 @@ func TestMemoryErrorsAreReportedOnce(t *testing.T) {
 	}
 	if total := w.health(1).Total.ECCUncorrected; total != gpu.Some(uint64(0)) {
 		t.Errorf("GPU 1: %v", total)
+	}
+}
+
+// TestCardThatLowersItsClocks: a card that slows itself down is never at full speed without a
+// word, and gpurun does not slow it further. A reason that comes and goes within the minimum
+// duration of a state is one change.
+func TestCardThatLowersItsClocks(t *testing.T) {
+	const idle, powerCap, slowdown, thermal, brake gpu.Reasons = 1, 1 << 2, 1 << 3, 1 << 6, 1 << 7
+	machine := gputest.New(1)
+	w := newWatch(t, machine, nil)
+	w.poll(0)
+	for i, step := range []struct {
+		raw     gpu.Reasons
+		state   gpu.State
+		events  string
+		reasons gpu.Reasons
+	}{
+		{idle, gpu.Optimal, "", 0},
+		{powerCap, gpu.Normal, "state_change clocks", powerCap},
+		{0, gpu.Normal, "", powerCap}, // 10 s are not 30
+		{powerCap, gpu.Normal, "", powerCap},
+		{slowdown | thermal, gpu.Throttled, "state_change clocks", powerCap | slowdown | thermal},
+		{slowdown | thermal, gpu.Throttled, "", powerCap | slowdown | thermal},
+		{slowdown | thermal, gpu.Throttled, "clocks", slowdown | thermal},
+		{0, gpu.Throttled, "", slowdown | thermal},
+		{0, gpu.Throttled, "", slowdown | thermal},
+		{0, gpu.Optimal, "state_change clocks", 0},
+		{slowdown | brake, gpu.Throttled, "state_change clocks", slowdown | brake},
+	} {
+		machine.Change(0, func(c *gputest.Card) { c.Sample.Throttle = gpu.Some(step.raw) })
+		events := strings.Join(w.poll(10*time.Second), " ")
+		if h := w.health(0); h.State != step.state || h.Pace != 1 || events != step.events || h.Clocks != step.reasons {
+			t.Errorf("step %d, %s: %s at pace %.1f, %q, %s; want %s, %q, %s", i, step.raw, h.State, h.Pace, events, h.Clocks, step.state, step.events, step.reasons)
+		}
+	}
+	w.poll(10 * time.Second)
+	if total := w.health(0).Total; total.PowerCapped != 30*time.Second || total.HeatSlowed != 30*time.Second || total.Throttled != 0 {
+		t.Errorf("%+v", total)
+	}
+}
+
+// TestSlowedByMemory: the totals tell memory that others use from heat.
+func TestSlowedByMemory(t *testing.T) {
+	machine := gputest.New(1)
+	w := newWatch(t, machine, nil)
+	w.poll(0)
+	machine.Change(0, func(c *gputest.Card) { c.Use(78) })
+	w.poll(10 * time.Second)
+	w.poll(10 * time.Second)
+	machine.Change(0, func(c *gputest.Card) { c.Temperature(80) })
+	w.poll(10 * time.Second)
+	w.poll(10 * time.Second)
+	if total := w.health(0).Total; total.Throttled != 30*time.Second || total.ForMemory != 20*time.Second {
+		t.Errorf("%+v", total)
 	}
 }

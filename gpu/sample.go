@@ -70,16 +70,53 @@ func (s Sample) clone() Sample {
 type Reasons uint64
 
 // reasonNames are NVML's bits in order, under nvidia-smi's names.
-var reasonNames = []string{
+var reasonNames = [...]string{
 	"gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
 	"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
 }
 
-// thermalReasons are those caused by heat.
-const thermalReasons Reasons = 1<<5 | 1<<6
+const (
+	softPowerCap Reasons = 1 << 2 // its power limit
+	hardSlowdown Reasons = 1 << 3 // heat or the power brake; others may name which
+	powerBrake   Reasons = 1 << 7 // a signal of the power supply
+	heatReasons  Reasons = 1<<5 | 1<<6
+)
+
+// Slowing returns those of the reasons for which a card is slower than it was asked to be. The
+// others are settings, or it is idle.
+func (r Reasons) Slowing() Reasons {
+	return r & (softPowerCap | hardSlowdown | powerBrake | heatReasons)
+}
+
+// SlowingReasons lists those, each alone.
+func SlowingReasons() (list []Reasons) {
+	for i := range reasonNames {
+		if one := Reasons(1 << i); one.Slowing() != 0 {
+			list = append(list, one)
+		}
+	}
+	return list
+}
 
 // Thermal reports whether the card slows itself down because it is hot.
-func (r Reasons) Thermal() bool { return r&thermalReasons != 0 }
+func (r Reasons) Thermal() bool {
+	return r&heatReasons != 0 || r&hardSlowdown != 0 && r&powerBrake == 0
+}
+
+// PowerCapped reports whether the card slows itself down to draw less power.
+func (r Reasons) PowerCapped() bool { return r&(softPowerCap|powerBrake) != 0 }
+
+// state is the state of a card that slows itself down for these reasons. Computing at the power
+// limit is normal.
+func (r Reasons) state() State {
+	switch {
+	case r&^softPowerCap != 0:
+		return Throttled
+	case r != 0:
+		return Normal
+	}
+	return Optimal
+}
 
 // Names returns the reasons, none for a card at full speed.
 func (r Reasons) Names() []string {
@@ -107,7 +144,7 @@ func (r Reasons) MarshalText() ([]byte, error) { return []byte(strings.Join(r.Na
 func (r *Reasons) UnmarshalText(text []byte) error {
 	*r = 0
 	for name := range strings.SplitSeq(string(text), ",") {
-		if i := slices.Index(reasonNames, name); i >= 0 {
+		if i := slices.Index(reasonNames[:], name); i >= 0 {
 			*r |= 1 << i
 		}
 	}

@@ -22,6 +22,11 @@ func (e XidEvent) String() string {
 // line.
 func XidFault(xid uint64) (lost bool) { return xids[xid].whose == device }
 
+// XidNeedsReset reports whether a device with this Xid may still answer, but computes nothing
+// correct before it is reset. A device that has fallen off the bus proves by its answers that
+// it is back.
+func XidNeedsReset(xid uint64) bool { return XidFault(xid) && xid != lostXid }
+
 // party is the cause of an error.
 type party uint8
 

@@ -78,9 +78,14 @@ func (r *Report) advice(c chosen) []Recommendation {
 		return list
 	}
 	for _, d := range r.Devices {
-		if share := d.Throttled.Seconds() / r.Elapsed.Seconds(); share > heldBack {
+		share := func(took time.Duration) float64 { return took.Seconds() / r.Elapsed.Seconds() }
+		if hot := share(max(d.Throttled-d.ForMemory, d.HeatSlowed)); hot > heldBack {
 			list = append(list, recommend("", "%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
-				d.Device, 100*share, d.PeakTemperature))
+				d.Device, 100*hot, d.PeakTemperature))
+		}
+		if full := share(d.ForMemory); full > heldBack {
+			list = append(list, recommend("", "%s was slowed for %.0f %% of the time because other processes used its memory: end them (nvidia-smi shows them), or compute on other GPUs",
+				d.Device, 100*full))
 		}
 	}
 	if r.Bottleneck == nil {

@@ -3,7 +3,8 @@ package orchestrator
 import "github.com/gpurun/gpurun/gpu"
 
 // DeviceEvent reports a change of a device's state. Its name is the kind of event:
-// state_change, throttle, resume, critical, overheat, unseen, seen or memory_errors.
+// state_change, throttle, resume, critical, overheat, unseen, seen, memory_errors,
+// clocks or reset.
 type DeviceEvent struct {
 	Kind   gpu.EventKind `json:"-"`
 	Device string        `json:"device"`
@@ -13,6 +14,8 @@ type DeviceEvent struct {
 	Pace        float64               `json:"pace"`
 	Temperature gpu.Optional[int]     `json:"temperature_c,omitzero"`
 	Memory      gpu.Optional[float64] `json:"memory_percent,omitzero"`
+	// Clocks are the reasons for which the card lowers its own clocks, now or lately.
+	Clocks gpu.Reasons `json:"throttle_reasons,omitzero"`
 	// ECCUncorrected is the number of uncorrected memory errors since the job started.
 	ECCUncorrected gpu.Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 	// Problem is why the device is not monitored.
@@ -28,6 +31,7 @@ type DeviceSample struct {
 	Utilization gpu.Optional[int]        `json:"utilization_percent,omitzero"`
 	Memory      gpu.Optional[gpu.Memory] `json:"memory,omitzero"`
 	Power       gpu.Optional[gpu.Watt]   `json:"power_w,omitzero"`
+	PowerLimit  gpu.Optional[gpu.Watt]   `json:"power_limit_w,omitzero"`
 	// Framework is how much device memory the kernels' framework holds, as the kernels
 	// report.
 	Framework gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
@@ -45,7 +49,7 @@ func (DeviceSample) EventName() string { return "device_sample" }
 func newDeviceEvent(e gpu.Event) DeviceEvent {
 	return DeviceEvent{
 		Kind: e.Kind, Device: e.Device.String(), From: e.From, To: e.To, Pace: e.Pace,
-		Temperature: e.Temperature, Memory: e.Memory, ECCUncorrected: e.ECCUncorrected, Problem: e.Problem,
+		Temperature: e.Temperature, Memory: e.Memory, Clocks: e.Clocks, ECCUncorrected: e.ECCUncorrected, Problem: e.Problem,
 	}
 }
 
@@ -54,7 +58,7 @@ func newDeviceSample(h gpu.Health) DeviceSample {
 	if !h.Stale {
 		s := h.Sample
 		sample.Temperature, sample.Utilization, sample.Memory = s.Temperature, s.Utilization, s.Memory
-		sample.Power, sample.Throttle, sample.Framework = s.Power, s.Throttle, h.Framework
+		sample.Power, sample.PowerLimit, sample.Throttle, sample.Framework = s.Power, s.PowerLimit, s.Throttle, h.Framework
 	}
 	return sample
 }

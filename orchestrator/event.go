@@ -56,6 +56,8 @@ type WorkerLost struct {
 	// retried while other workers are computing; 0 if there are no others.
 	Retired    bool          `json:"retired"`
 	RetryAfter time.Duration `json:"retry_after_ns"`
+	// NeedsReset: its device computes nothing correct before it is reset, and gets no work.
+	NeedsReset bool `json:"needs_reset,omitempty"`
 	// Job and Answers count without what was lost with the worker; see [Progress].
 	Job     chunk.Counts `json:"job"`
 	Answers int64        `json:"answers,omitempty"`

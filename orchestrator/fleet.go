@@ -20,6 +20,7 @@ type fleet struct {
 	mu          sync.Mutex
 	members     []*member               // by slot number
 	retired     map[string]*fault.Error // why devices were lost, by name
+	unsound     map[string]bool         // devices that compute nothing correct before they are reset
 	opened      bool                    // some worker's kernel has been ready
 	openedAt    time.Time               // when the first was
 	last        *fault.Error            // why the last worker was lost
@@ -59,7 +60,7 @@ type member struct {
 func newFleet(registry *gpu.Registry, handBack time.Duration, oneByOne bool) *fleet {
 	return &fleet{
 		registry: registry, handBack: handBack, oneByOne: oneByOne,
-		retired: make(map[string]*fault.Error), paceChanged: make(chan struct{}),
+		retired: make(map[string]*fault.Error), unsound: make(map[string]bool), paceChanged: make(chan struct{}),
 	}
 }
 
@@ -196,6 +197,20 @@ func (f *fleet) retiredBy(slot Slot) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// setUnsound records that a device needs a reset, or that it had one.
+func (f *fleet) setUnsound(device gpu.Device, unsound bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unsound[device.String()] = unsound
+}
+
+// needsReset reports whether a device of a slot computes nothing correct before it is reset.
+func (f *fleet) needsReset(slot Slot) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(slot.Devices, func(d gpu.Device) bool { return f.unsound[d.String()] })
 }
 
 // hasOpened reports whether some worker's kernel has been ready.

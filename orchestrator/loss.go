@@ -78,12 +78,12 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 	s.job.ledger.excuse(s.slot.Number, retired)
 	event := WorkerLost{
 		Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired,
-		Job: s.job.ledger.done(), Answers: s.job.ledger.answered(),
+		NeedsReset: retired && s.job.fleet.needsReset(s.slot), Job: s.job.ledger.done(), Answers: s.job.ledger.answered(),
 	}
 	if !s.useful {
 		s.vain++
 	}
-	if s.promised = false; retired && s.job.queue.continues(s.useful) {
+	if s.promised = false; retired && !event.NeedsReset && s.job.queue.continues(s.useful) {
 		event.RetryAfter = probeAfter(s.job.config.firstProbe, s.probes+s.vain)
 		s.promised = s.useful && s.job.fleet.hasOpened() // otherwise the kernel may open nowhere
 		s.useful = false

@@ -90,10 +90,15 @@ func (m *deviceMonitor) takeSamples(all []gpu.Health) {
 }
 
 // takeEvent forwards a device's event. An overheated device hands back its chunks at
-// once.
+// once, and one that was reset may be tried again.
 func (m *deviceMonitor) takeEvent(e gpu.Event) {
 	m.events.emit(newDeviceEvent(e))
-	if e.Kind != gpu.Overheat {
+	switch e.Kind {
+	case gpu.Reset:
+		m.fleet.setUnsound(e.Device, false)
+		return
+	case gpu.Overheat:
+	default:
 		return
 	}
 	for _, w := range m.fleet.workersOn(e.Device) {
@@ -124,7 +129,11 @@ func (m *deviceMonitor) onXid(event gpu.XidEvent) {
 	if m.monitor != nil {
 		m.monitor.CountXid(event)
 	}
-	if gpu.XidFault(event.Xid) {
+	switch {
+	case gpu.XidNeedsReset(event.Xid):
+		m.fleet.setUnsound(event.Device, true)
+		m.fleet.retire(event.Device, fault.New(fault.Device, "the driver reports %s: the GPU gets no more work until it is reset", event))
+	case gpu.XidFault(event.Xid):
 		m.fleet.retire(event.Device, fault.New(fault.Device, "the driver reports %s", event))
 	}
 }

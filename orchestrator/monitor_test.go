@@ -260,6 +260,76 @@ func TestAllDevicesLostAreTriedAgain(t *testing.T) {
 	}
 }
 
+// TestDeviceThatNeedsAResetStaysOut: a card with a double-bit memory error still computes, but
+// nothing correct. It gets no work before its counters show that it was reset.
+func TestDeviceThatNeedsAResetStaysOut(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		reset     bool
+		noMonitor bool
+	}{{name: "never reset"}, {name: "reset", reset: true}, {name: "not monitored", noMonitor: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newJobDir(t, numbered(400))
+			machine := gputest.New(2)
+			machine.Change(1, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(uint64(1)) })
+			config := orchestrator.WithFirstProbe(onMachine(d, machine, ""), time.Millisecond)
+			config.Devices.NoMonitor = c.noMonitor
+			open := gated(t, &config, 2)
+			var raise, check sync.Once
+			back := 0
+			config.Display.OnEvent = func(e orchestrator.Event) {
+				switch e := e.(type) {
+				case orchestrator.ChunkStarted:
+					if e.Device == "GPU 1" {
+						raise.Do(func() { machine.RaiseXid(1, 48) })
+					}
+				case orchestrator.WorkerLost:
+					if e.Device != "GPU 1" || !e.NeedsReset || e.RetryAfter != 0 || !strings.Contains(e.Fault.Message, "Xid 48") {
+						t.Errorf("%+v", e)
+					}
+					check.Do(func() {
+						if c.reset {
+							machine.Change(1, func(c *gputest.Card) { c.Sample.ECCUncorrected = gpu.Some(uint64(0)) })
+							return
+						}
+						time.AfterFunc(300*time.Millisecond, open) // many probes would have come
+					})
+				case orchestrator.WorkerReady:
+					if e.Device == "GPU 1" {
+						if back++; back == 2 {
+							open()
+						}
+					}
+				}
+			}
+			want := 1
+			if c.reset {
+				want = 2
+			}
+			if report := mustRun(t, d, config); report.Succeeded != 400 || back != want {
+				t.Errorf("GPU 1 was ready %d times, want %d; %+v", back, want, report)
+			}
+		})
+	}
+}
+
+// TestAllDevicesNeedAReset: the job ends, it does not wait for a person.
+func TestAllDevicesNeedAReset(t *testing.T) {
+	d := newJobDir(t, numbered(400))
+	machine := gputest.New(1)
+	config := orchestrator.WithFirstProbe(onMachine(d, machine, ""), time.Millisecond)
+	gated(t, &config, 1)
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		if _, ok := e.(orchestrator.ChunkStarted); ok {
+			machine.RaiseXid(0, 48)
+		}
+	}
+	_, err := orchestrator.Run(t.Context(), config)
+	if fault.KindOf(err) != fault.NoDevice || !strings.Contains(err.Error(), "until it is reset") {
+		t.Errorf("%v, %v", fault.KindOf(err), err)
+	}
+}
+
 // A GPU that is lost between the plan and the start is not used.
 func TestDeviceLostBeforeTheStart(t *testing.T) {
 	d := newJobDir(t, numbered(100))

@@ -135,7 +135,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 		s.probes++
 		select {
 		case <-timer.C:
-			if heldBy(s.stuck) != nil { // it would only be lost again
+			if heldBy(s.stuck) != nil || s.job.fleet.needsReset(s.slot) { // it would only be lost again
 				s.job.queue.withdraw(s.promised)
 				s.promised = false
 				continue

@@ -105,7 +105,7 @@ func (f fixture) collect() *view.Collector {
 	return c
 }
 
-// sample reports the GPUs: one is hot, one is not readable.
+// sample reports the GPUs: one is hot, one is paused, one lowers its clocks, one is not readable.
 func (f fixture) sample(c *view.Collector, step int) {
 	for g := range f.gpus {
 		heat := 38 + 26*(1-math.Exp(-float64(step)/40)) + 2*math.Sin(float64(step)/9+float64(g))
@@ -118,6 +118,15 @@ func (f fixture) sample(c *view.Collector, step int) {
 			if step == 101 {
 				c.Event(orchestrator.DeviceEvent{Kind: gpu.Throttle, Device: s.Device, Pace: 0.5, Temperature: gpu.Some(84)})
 			}
+		}
+		switch {
+		case g == 4 && step == f.hours*360-1:
+			s.State, s.Pace, heat = gpu.Critical, 0, 88
+			for _, kind := range []gpu.EventKind{gpu.StateChange, gpu.Throttle, gpu.BecameCritical} {
+				c.Event(orchestrator.DeviceEvent{Kind: kind, Device: s.Device, Temperature: gpu.Some(88)})
+			}
+		case g == 6:
+			s.State, s.Throttle = gpu.Normal, gpu.Some(gpu.Reasons(1|1<<2))
 		}
 		s.Temperature = gpu.Some(int(heat))
 		if g == 7 {

@@ -80,3 +80,30 @@ func TestBrowserLayout(t *testing.T) {
 		check(t, address, 1400, "light")
 	})
 }
+
+// TestBrowserDevices: a GPU's card tells what slows it, and no worker computes on a paused GPU. A
+// worker that waits for a server stands out.
+func TestBrowserDevices(t *testing.T) {
+	b := openBrowser(t, 1400)
+	b.open(fixtures()["eight GPUs"].serve(t))
+	card := func(device string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("article.device")].find((card) => card.ariaLabel === %q)`, device)
+	}
+	b.await("the power limit", card("GPU 6")+`?.querySelector(".problem").textContent === "lowers its own clocks: power limit"`)
+	b.await("the pause", card("GPU 4")+`?.querySelector(".pill").textContent === "critical · paused"`)
+	if phases := eval[[]string](b, `[...`+card("GPU 4")+`.querySelectorAll(".phase")].map((p) => p.textContent)`); strings.Join(phases, " ") != "paused paused paused paused" {
+		t.Errorf("the workers of a paused GPU are %q", phases)
+	}
+	if n := eval[int](b, `[...document.querySelectorAll(".events li")].filter((e) => e.textContent.includes("paused at 88")).length`); n != 1 {
+		t.Errorf("the timeline tells %d times that GPU 4 is paused", n)
+	}
+	colors := eval[[]string](b, `["held", "waiting"].map((phase) => {
+		const node = document.querySelector(".workers .phase");
+		node.className = "phase " + phase;
+		return getComputedStyle(node).color;
+	})`)
+	if colors[0] == colors[1] {
+		t.Errorf("a worker that waits for a server has the color of one that waits for work, %s", colors[0])
+	}
+	b.noErrors()
+}

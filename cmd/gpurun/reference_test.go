@@ -219,7 +219,7 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 		Devices: []view.Device{{GPU: true, Batches: duration}},
 	}
 	card := metrics.GPU{
-		Utilization: gpu.Some(1), Memory: gpu.Some(gpu.Memory{}), Temperature: gpu.Some(1), Power: gpu.Some(gpu.Watt(1)), Leased: gpu.Some(uint64(1)),
+		Utilization: gpu.Some(1), Memory: gpu.Some(gpu.Memory{}), Temperature: gpu.Some(1), Power: gpu.Some(gpu.Watt(1)), PowerLimit: gpu.Some(gpu.Watt(1)), Throttle: gpu.Some(gpu.Reasons(0)), Leased: gpu.Some(uint64(1)),
 	}
 	m := metrics.New(metrics.Source{
 		Jobs: func() []metrics.Job { return []metrics.Job{{ID: "id", View: job}} }, GPUs: func() []metrics.GPU { return []metrics.GPU{card} },

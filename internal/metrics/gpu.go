@@ -15,7 +15,8 @@ type GPU struct {
 	Utilization        gpu.Optional[int]
 	Memory             gpu.Optional[gpu.Memory]
 	Temperature        gpu.Optional[int]
-	Power              gpu.Optional[gpu.Watt]
+	Power, PowerLimit  gpu.Optional[gpu.Watt]
+	Throttle           gpu.Optional[gpu.Reasons]
 	// Leased is how much of the memory leases hold; unknown if leases are off.
 	Leased gpu.Optional[uint64]
 }
@@ -36,6 +37,18 @@ func (s sink) gpu(g GPU) {
 	}
 	if watt, known := g.Power.Get(); known {
 		s.gauge("gpu_power_usage_watts", "Power draw.", float64(watt), l)
+	}
+	if watt, known := g.PowerLimit.Get(); known {
+		s.gauge("gpu_power_limit_watts", "Power limit.", float64(watt), l)
+	}
+	if reasons, known := g.Throttle.Get(); known {
+		for _, reason := range gpu.SlowingReasons() {
+			value := 0.0
+			if reasons&reason != 0 {
+				value = 1
+			}
+			s.gauge("gpurun_gpu_clocks_lowered", "Whether the card lowers its clocks for a reason.", value, append(l[:len(l):len(l)], "reason", reason.String()))
+		}
 	}
 	if bytes, known := g.Leased.Get(); known {
 		s.gauge("gpurun_gpu_memory_leased_mb", "Memory that leases hold, in MiB.", mib(bytes), l)

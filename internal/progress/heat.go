@@ -122,6 +122,12 @@ func heatNotice(e orchestrator.DeviceEvent) string {
 		return fmt.Sprintf("%s is not monitored: %s%s", e.Device, plain(e.Problem), staysText(e.Pace))
 	case gpu.MemoryErrors:
 		return memoryErrors(e)
+	case gpu.Clocks:
+		if heat, power := e.Clocks.Thermal(), e.Clocks.PowerCapped(); heat || power && e.To == gpu.Throttled {
+			return fmt.Sprintf("%s lowers its own clocks%s: %s", e.Device, degrees, e.Clocks)
+		}
+	case gpu.Reset:
+		return fmt.Sprintf("%s was reset%s", e.Device, degrees)
 	case gpu.Seen:
 		return fmt.Sprintf("%s is monitored again%s", e.Device, degrees)
 	case gpu.Resume:

@@ -123,10 +123,18 @@ func TestHeatNotices(t *testing.T) {
 	hung := func(kind gpu.EventKind, pace float64) orchestrator.DeviceEvent {
 		return orchestrator.DeviceEvent{Kind: kind, Device: "GPU 1", From: gpu.Critical, Pace: pace, Problem: "the NVIDIA driver does not answer"}
 	}
+	lowered := func(reasons gpu.Reasons, to gpu.State) orchestrator.DeviceEvent {
+		e := event(gpu.Clocks, 1)
+		e.Clocks, e.To = reasons, to
+		return e
+	}
 	for want, e := range map[string]orchestrator.DeviceEvent{
-		"GPU 1 slowed to 50 % at 84°C":                                                                       event(gpu.Throttle, 0.5),
-		"GPU 1 slowed to 50 % at 84°C, with 88 % of its memory used by others":                               byMemory,
-		"GPU 1 paused at 84°C":                                                                               event(gpu.BecameCritical, 0),
+		"GPU 1 lowers its own clocks at 84°C: hw_slowdown, hw_thermal_slowdown": lowered(1<<3|1<<6, gpu.Throttled),
+		"GPU 1 lowers its own clocks at 84°C: hw_power_brake_slowdown":          lowered(1<<7, gpu.Throttled),
+		"GPU 1 was reset at 84°C":      event(gpu.Reset, 1),
+		"GPU 1 slowed to 50 % at 84°C": event(gpu.Throttle, 0.5),
+		"GPU 1 slowed to 50 % at 84°C, with 88 % of its memory used by others": byMemory,
+		"GPU 1 paused at 84°C": event(gpu.BecameCritical, 0),
 		"GPU 1 is too hot at 84°C: returning its work to the queue":                                          event(gpu.Overheat, 0),
 		"GPU 1 resumed at 84°C":                                                                              event(gpu.Resume, 1),
 		"GPU 1 is not monitored: the NVIDIA driver does not answer":                                          hung(gpu.Unseen, 1),
@@ -139,7 +147,7 @@ func TestHeatNotices(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	for _, e := range []orchestrator.DeviceEvent{event(gpu.StateChange, 1), event(gpu.Throttle, 0), event(gpu.BecameCritical, 0.5), hung(gpu.Resume, 1), hung(gpu.StateChange, 0)} {
+	for _, e := range []orchestrator.DeviceEvent{event(gpu.StateChange, 1), event(gpu.Throttle, 0), event(gpu.BecameCritical, 0.5), hung(gpu.Resume, 1), hung(gpu.StateChange, 0), lowered(1<<2, gpu.Normal), lowered(0, gpu.Optimal)} {
 		if got := notice(e); got != "" {
 			t.Errorf("%s is worth no line: %q", e.Kind, got)
 		}
@@ -155,11 +163,13 @@ func TestReportOfDevices(t *testing.T) {
 			}},
 			{Device: "GPU 1", Problem: "the NVIDIA driver does not answer"},
 			{Device: "GPU 2"},
+			{Device: "GPU 3", Totals: gpu.Totals{Throttled: 83e9, ForMemory: 80e9, HeatSlowed: 5e9, PowerCapped: 60e9}},
 		},
 		Recommendations: []orchestrator.Recommendation{{Text: "31 % of memory used: try batches of 512", Setting: "batch-size 512"}},
 	}, testHints{})
 	for _, want := range []string{
 		"  GPU 0: up to 91°C, slowed for 1m23s, 31 % of memory, 88 % load, 2.0 Wh\n",
+		"  GPU 3: slowed for 1m23s, of which 1m20s because of others' memory, lowered its clocks because of heat for 5.0s, at its power limit for 1m0s\n",
 		"  GPU 1: the NVIDIA driver does not answer\n",
 		"  hint: 31 % of memory used: try batches of 512 [setting batch-size 512]\n",
 	} {

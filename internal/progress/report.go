@@ -180,7 +180,17 @@ func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
 		facts = append(facts, fmt.Sprintf("up to %d°C", celsius))
 	}
 	if d.Throttled > 0 {
-		facts = append(facts, "slowed for "+durationText(d.Throttled))
+		text := "slowed for " + durationText(d.Throttled)
+		if d.ForMemory > 0 {
+			text += ", of which " + durationText(d.ForMemory) + " because of others' memory"
+		}
+		facts = append(facts, text)
+	}
+	if d.HeatSlowed > 0 {
+		facts = append(facts, "lowered its clocks because of heat for "+durationText(d.HeatSlowed))
+	}
+	if d.PowerCapped > 0 {
+		facts = append(facts, "at its power limit for "+durationText(d.PowerCapped))
 	}
 	if percent, known := d.PeakMemory.Get(); known {
 		facts = append(facts, fmt.Sprintf("%.0f %% of memory", percent))

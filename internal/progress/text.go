@@ -55,6 +55,8 @@ func alarm(event orchestrator.Event) string {
 		switch {
 		case e.Retired && e.RetryAfter > 0:
 			next = "trying the device again in " + etaText(e.RetryAfter)
+		case e.NeedsReset:
+			next = "reset it when it is idle (nvidia-smi -r)"
 		case e.Retired:
 			next = "no other device remains"
 		}

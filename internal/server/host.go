@@ -201,7 +201,7 @@ func (h *Host) gpuMetrics() (list []metrics.GPU) {
 		s := g.Sample
 		m := metrics.GPU{
 			Index: g.Index, UUID: g.UUID, Label: g.Device.String(), Model: g.Name, Utilization: s.Utilization,
-			Memory: s.Memory, Temperature: s.Temperature, Power: s.Power,
+			Memory: s.Memory, Temperature: s.Temperature, Power: s.Power, PowerLimit: s.PowerLimit, Throttle: s.Throttle,
 		}
 		if claim.Scheduler() == "" {
 			m.Leased = gpu.Some(g.Account.Leased)

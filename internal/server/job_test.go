@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -161,7 +162,7 @@ func TestJobState(t *testing.T) {
 			Batches: 1, Restarts: 1, Figures: map[string]float64{"tokens": 40}, Latency: &latency}},
 		orchestrator.ChunkStarted{Slot: 1, First: 0, Records: 20},
 		orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 5}, Records: 20, Job: chunk.Counts{Records: 15, Succeeded: 13, Failed: 2}, Total: 100},
-		orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(81)},
+		orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(81), PowerLimit: gpu.Some(gpu.Watt(400)), Throttle: gpu.Some(gpu.Reasons(1 << 2))},
 	} {
 		s.job.Event(e)
 	}
@@ -196,6 +197,14 @@ func TestJobState(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
 		}
+	}
+	for reason, want := range map[string]string{"sw_power_cap": "1", "hw_thermal_slowdown": "0"} {
+		if !regexp.MustCompile(`gpurun_gpu_clocks_lowered\{.*reason="` + reason + `".*\} ` + want + `\n`).MatchString(text) {
+			t.Errorf("clocks_lowered for %s is not %s", reason, want)
+		}
+	}
+	if !regexp.MustCompile(`gpu_power_limit_watts\{.*\} 400\n`).MatchString(text) {
+		t.Error("no power limit in the metrics")
 	}
 	if strings.Contains(text, "secret") {
 		t.Error("the command line is visible")

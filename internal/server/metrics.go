@@ -20,7 +20,7 @@ func (s JobState) gpus() (list []metrics.GPU) {
 		if d.GPU && !d.Sampled.IsZero() {
 			list = append(list, metrics.GPU{
 				Index: d.Index, UUID: d.UUID, Label: d.Device, Model: d.Name, Utilization: d.Utilization,
-				Memory: d.Memory, Temperature: d.Temperature, Power: d.Power,
+				Memory: d.Memory, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Throttle: d.Throttle,
 			})
 		}
 	}

@@ -248,7 +248,7 @@ func (c *Collector) sample(e orchestrator.DeviceSample, now time.Time) {
 	}
 	d.Sampled, d.State, d.Pace, d.Problem = now, e.State.String(), e.Pace, e.Problem
 	d.Temperature, d.Utilization, d.Memory, d.Power = e.Temperature, e.Utilization, e.Memory, e.Power
-	d.Framework, d.Throttle = e.Framework, e.Throttle
+	d.PowerLimit, d.Framework, d.Throttle = e.PowerLimit, e.Framework, e.Throttle
 }
 
 func (c *Collector) finished(report orchestrator.Report) {
@@ -341,7 +341,20 @@ func (c *Collector) View() View {
 	if !v.Started.IsZero() {
 		c.addRates(&v, now)
 	}
+	for i := range v.Workers {
+		c.addPause(&v.Workers[i])
+	}
 	return v
+}
+
+// addPause shows a worker as paused if its device may not compute, or if it has no chunk and the
+// job is paused.
+func (c *Collector) addPause(w *Worker) {
+	d := c.device(w.Device)
+	still := d != nil && d.Pace == 0
+	if still && w.Phase.HasRecords() || (still || c.paused) && w.Phase == orchestrator.PhaseWaiting {
+		w.Phase = orchestrator.PhasePaused
+	}
 }
 
 // addRates computes what depends on the time.

@@ -154,6 +154,10 @@ func TestTimeline(t *testing.T) {
 	c.Event(done)
 	c.Event(orchestrator.WorkerLost{Device: "GPU 0", Fault: fault.New(fault.Worker, "killed by signal 9")})
 	c.Event(orchestrator.DeviceEvent{Kind: gpu.Throttle, Device: "GPU 0", Pace: 0.5, Temperature: gpu.Some(84)})
+	for _, kind := range []gpu.EventKind{gpu.StateChange, gpu.Throttle, gpu.BecameCritical} { // one sample
+		c.Event(orchestrator.DeviceEvent{Kind: kind, Device: "GPU 0", Temperature: gpu.Some(88)})
+	}
+	c.Event(orchestrator.DeviceEvent{Kind: gpu.Clocks, Device: "GPU 0", Pace: 1, Clocks: 1 << 2})
 	c.Event(orchestrator.WorkersScaled{ScalingReport: orchestrator.ScalingReport{Device: "GPU 0", Workers: 2, Reason: "31 % faster"}, From: 1})
 	c.Event(orchestrator.WorkerStarted{Slot: 7, Device: "GPU 0 #2", PID: 1})
 	if workers := c.View().Workers; len(workers) != 2 || workers[1].Name != "GPU 0 #2" || workers[1].Device != "GPU 0" {
@@ -172,6 +176,7 @@ func TestTimeline(t *testing.T) {
 		{momentRun, "started with 1 worker", 0}, {momentReady, "2 workers ready", 2},
 		{momentRetry, "4 batches computed again", 4}, {momentRetry, "1 batch computed again", 1},
 		{momentLost, "worker lost: killed by signal 9", 0}, {momentSlowed, "slowed to 50 % at 84 °C", 0},
+		{momentSlowed, "paused at 88 °C", 0}, {momentSlowed, "lowers its clocks: sw_power_cap", 0},
 		{momentScaled, "2 workers, 31 % faster", 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

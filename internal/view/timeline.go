@@ -167,7 +167,7 @@ func repeats(e orchestrator.ChunkDone, now time.Time) (list []Moment) {
 // deviceKinds are the events of devices that matter to a reader.
 var deviceKinds = map[gpu.EventKind]string{
 	gpu.Throttle: momentSlowed, gpu.BecameCritical: momentSlowed, gpu.Overheat: momentSlowed,
-	gpu.Unseen: momentSlowed, gpu.MemoryErrors: momentSlowed, gpu.Resume: momentRecover, gpu.Seen: momentRecover,
+	gpu.Unseen: momentSlowed, gpu.MemoryErrors: momentSlowed, gpu.Clocks: momentSlowed, gpu.Reset: momentRecover, gpu.Resume: momentRecover, gpu.Seen: momentRecover,
 }
 
 func deviceMoment(e orchestrator.DeviceEvent, now time.Time) []Moment {
@@ -177,6 +177,16 @@ func deviceMoment(e orchestrator.DeviceEvent, now time.Time) []Moment {
 	}
 	var text string
 	switch {
+	case e.Kind == gpu.Throttle && e.Pace == 0, e.Kind == gpu.BecameCritical && e.Pace > 0:
+		return nil // another event of the same sample tells it
+	case e.Kind == gpu.Overheat:
+		text = "too hot: returned its work"
+	case e.Kind == gpu.Reset:
+		text = "was reset"
+	case e.Kind == gpu.Clocks && e.Clocks == 0:
+		kind, text = momentRecover, "its clocks are up again"
+	case e.Kind == gpu.Clocks:
+		text = "lowers its clocks: " + e.Clocks.String()
 	case e.Kind == gpu.MemoryErrors:
 		text = "uncorrected memory errors"
 	case e.Problem != "":

@@ -129,6 +129,7 @@ type Device struct {
 	Utilization gpu.Optional[int]                 `json:"utilization_percent,omitzero"`
 	Memory      gpu.Optional[gpu.Memory]          `json:"memory,omitzero"`
 	Power       gpu.Optional[gpu.Watt]            `json:"power_w,omitzero"`
+	PowerLimit  gpu.Optional[gpu.Watt]            `json:"power_limit_w,omitzero"`
 	Framework   gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
 	Throttle    gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
 	Problem     string                            `json:"problem,omitempty"`

@@ -257,3 +257,22 @@ func TestExitedWorkersStayExited(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkersOfAPausedDevice: no worker computes on a device that is paused.
+func TestWorkersOfAPausedDevice(t *testing.T) {
+	c := NewCollector(newClock().get)
+	c.Event(plan(1000, 2))
+	for i := range 2 {
+		c.Event(orchestrator.ChunkStarted{Slot: i, First: int64(i), Records: 400})
+	}
+	c.Event(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Critical, Pace: 0})
+	if w := c.View().Workers; w[0].Phase != orchestrator.PhasePaused || w[1].Phase != orchestrator.PhaseComputing {
+		t.Errorf("%s and %s, want paused and computing", w[0].Phase, w[1].Phase)
+	}
+	c.Event(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Throttled, Pace: 0.5})
+	c.Event(orchestrator.Paused{})
+	c.Event(orchestrator.ChunkDone{Slot: 1, First: 1, Counts: chunk.Tally{Counts: chunk.Counts{Records: 400}}})
+	if w := c.View().Workers; w[0].Phase != orchestrator.PhaseComputing || w[1].Phase != orchestrator.PhasePaused {
+		t.Errorf("%s and %s, want computing and paused", w[0].Phase, w[1].Phase)
+	}
+}

@@ -13,6 +13,12 @@ const figures = {
 };
 const moods = { OPTIMAL: "good", NORMAL: "good", THROTTLED: "warn", CRITICAL: "bad", UNAVAILABLE: "idle" };
 
+// Why a card may lower its own clocks, as people say it. Other reasons are settings.
+const clocks = {
+  sw_power_cap: "power limit", hw_power_brake_slowdown: "power brake", hw_slowdown: "hardware slowdown",
+  sw_thermal_slowdown: "heat", hw_thermal_slowdown: "heat",
+};
+
 export class Devices {
   constructor() {
     this.list = el("div", { class: "devices" });
@@ -58,8 +64,10 @@ export class DeviceCard {
     this.state.hidden = !state;
     setText(this.state, state.toLowerCase() + pace);
     setClass(this.state, `pill ${moods[state] ?? "idle"}`);
-    this.problem.hidden = !device.problem;
-    setText(this.problem, device.problem ?? "");
+    const reasons = [...new Set((device.throttle_reasons ?? "").split(",").map((name) => clocks[name]).filter(Boolean))];
+    const problem = [device.problem, reasons.length && `lowers its own clocks: ${reasons.join(", ")}`].filter(Boolean).join(" · ");
+    this.problem.hidden = !problem;
+    setText(this.problem, problem);
     const columns = series.devices.get(device.device);
     for (const { figure, chart, top } of this.charts) {
       const values = columns?.[figure] ?? [];
