@@ -103,8 +103,8 @@ type Inventory struct {
 	DriverVersion string `json:"driver_version,omitempty"`
 }
 
-// Discover returns every GPU this process may use. Without an NVIDIA driver it
-// returns a CPU device per core and a Note that says so.
+// Discover returns every GPU this process may use. Without an NVIDIA driver, and in a
+// Slurm job that was given no GPUs, it returns a CPU device per core and a Note that says so.
 //
 // Errors are fault.NoDevice (a driver that fails or hangs, no usable GPU, a
 // CUDA_VISIBLE_DEVICES that hides them all) or, if ctx ends, fault.Canceled.
@@ -135,6 +135,13 @@ func Select(ctx context.Context, selection Selection, opts Options) (Inventory, 
 		return Inventory{}, fault.New(fault.NoDevice,
 			"%s is loaded but shows no GPU: check nvidia-smi and, in a container, which devices it was given",
 			strings.TrimSpace("the NVIDIA driver "+m.driver)).WithCode(fault.NoGPU, "")
+	}
+	if withoutGPUs(opts.Env) {
+		const remedy = "ask Slurm for GPUs, or set " + visibleVariable + " if it does not manage them"
+		if !selection.IsAll() {
+			return Inventory{}, fault.New(fault.NoDevice, "devices %s: this Slurm job has no GPUs: %s", selection, remedy).WithCode(fault.NoGPU, "")
+		}
+		return Inventory{Devices: cpuDevices(opts.CPUs), Note: "this Slurm job has no GPUs: using the CPU (" + remedy + ")"}, nil
 	}
 	v, err := m.visible(opts)
 	if err != nil {
