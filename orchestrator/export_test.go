@@ -81,6 +81,26 @@ func WithLanes(c Config, lanes int) Config {
 	return c
 }
 
+// WithOthers is WithLanes for workers on a CPU, of whose cores other processes use most until
+// freed returns true. Then each worker has a core.
+func WithOthers(c Config, freed func() bool) Config {
+	var now, busy time.Duration
+	var batches int64
+	c.scaleFigures = func(f *scaling.Figures) {
+		now += scaleInterval
+		busy += time.Duration(f.Workers) * scaleInterval
+		speed, idle, wants := 1, 0.05, 4.0
+		if freed() {
+			speed, idle, wants = f.Workers, f.Cores-float64(f.Workers), 1
+		}
+		batches += int64(80 * speed)
+		f.Time, f.Busy, f.Records, f.Bytes, f.Batches = now, busy, batches, 1000*batches, batches
+		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaleInterval, time.Hour, -1, idle, 0, 0
+		f.Runnable = wants * float64(f.Workers)
+	}
+	return c
+}
+
 // FolderPath returns where the job folder of a Config is.
 func FolderPath(c Config) string {
 	path, err := folderPath(c)

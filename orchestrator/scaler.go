@@ -242,7 +242,7 @@ func (s *scaler) add(g *scaled, planned int) bool {
 		return false
 	}
 	g.reserve = g.reserve[1:]
-	s.job.fleet.setSharing(g.of, true)
+	s.job.fleet.setSharing(g.of, slot.Devices[0].Kind != gpu.CPU)
 	s.job.queue.join(slot.key())
 	g.take(s.start(slot))
 	return true

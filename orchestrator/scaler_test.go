@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -100,6 +101,31 @@ func TestJobGrowsToItsBestNumber(t *testing.T) {
 		t.Error("the output differs from the input")
 	}
 	if len(report.Scaling) != 1 || report.Scaling[0].Workers != 4 {
+		t.Errorf("%+v\n%s", report.Scaling, seen)
+	}
+}
+
+// Workers on a CPU that left because others used the cores come back when these are free.
+func TestJobOnTheCPUGrowsAgain(t *testing.T) {
+	d, config, seen := simulated(t, 1600, 4, 0)
+	machine := gputest.New(0)
+	machine.FailInit(gpu.ErrNoLibrary)
+	config = orchestrator.WithDevices(config, gpu.Options{NVML: machine, Env: gputest.NoEnv, DriverPresent: func() bool { return false }})
+	config = orchestrator.WithScaling(config, 4, 100)
+	var settled atomic.Bool
+	var steps atomic.Int64
+	freed := func() bool { return settled.Load() && steps.Add(1) > 20 }
+	config = orchestrator.WithOthers(config, freed)
+	seen.on = func(e orchestrator.WorkersScaled) {
+		switch {
+		case e.Settled && e.Workers == 1:
+			settled.Store(true)
+		case e.From == 1 && e.Workers == 4:
+			touch(seen.hurry)
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Scaling[0].Workers != 4 || d.read("out.jsonl") != numbered(1600) {
 		t.Errorf("%+v\n%s", report.Scaling, seen)
 	}
 }

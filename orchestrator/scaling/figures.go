@@ -5,8 +5,8 @@
 // A search starts with few workers and doubles them while that raises the device's rate
 // by at least 10 %. A doubling that brings less is followed by one try of the midpoint,
 // and the search settles on the fewest workers that are nearly as fast as the best. It
-// searches again only when the batches change character or the device's other users
-// change. Workers that share a CPU start at the upper bound and are halved instead while
+// searches again only when the batches change character, the device's other users change,
+// or, a few times, when cores are idle that other processes used. Workers that share a CPU start at the upper bound and are halved instead while
 // they compete for cores and fewer are not slower.
 package scaling
 
@@ -96,4 +96,8 @@ const (
 	// otherShare is how much of a device's memory other jobs must take or free for a
 	// new search.
 	otherShare = 0.10
+	// mostLooks is how many new searches a job makes because cores became idle, which needs
+	// otherShare of them, and at least leastFreed cores.
+	mostLooks  = 3
+	leastFreed = 0.5
 )

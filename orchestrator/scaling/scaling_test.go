@@ -269,3 +269,58 @@ func TestTarget(t *testing.T) {
 		}
 	}
 }
+
+// host simulates workers of one thread each on a host with 8 cores, of which others use some.
+type host struct {
+	search  *Search
+	rate    func(workers, cores float64) float64
+	others  func(now time.Duration) float64
+	now     time.Duration
+	done    float64
+	busy    time.Duration
+	changes int // of the number of workers
+}
+
+func (h *host) run(until time.Duration) {
+	for ; h.now < until; h.now += tick {
+		workers, _ := h.search.Workers()
+		used := h.others(h.now)
+		h.done += h.rate(float64(workers), 8-used) * tick.Seconds()
+		h.busy += time.Duration(workers) * tick
+		f := figures(workers, h.now)
+		f.Records, f.Bytes, f.Batches, f.Busy = int64(h.done), int64(1000*h.done), int64(h.done/10), h.busy
+		f.IdleCores, f.Runnable = max(0.3, 8-used-float64(workers)), float64(workers)*max(1, used)
+		if d := h.search.Step(f); d.Workers != workers {
+			h.changes++
+		}
+	}
+}
+
+// TestCoresOfOthers: a search that settled on few workers while others used the cores looks again
+// when these are idle, and a limited number of times, however often others come and go.
+func TestCoresOfOthers(t *testing.T) {
+	for name, start := range map[string]func() *Search{
+		"up": func() *Search { return Up(1, false) }, "down": func() *Search { return Down(8) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{search: start(), rate: func(workers, cores float64) float64 { return 100 * min(workers, cores) }}
+			h.others = func(now time.Duration) float64 {
+				if now < 10*time.Minute {
+					return 7
+				}
+				return 0
+			}
+			if h.run(10 * time.Minute); h.search.wanted != 1 || !h.search.settled {
+				t.Fatalf("%d workers while others use the cores", h.search.wanted)
+			}
+			if h.run(30 * time.Minute); h.search.wanted < 6 {
+				t.Errorf("%d workers when the cores are free again", h.search.wanted)
+			}
+			h = &host{search: start(), rate: func(_, cores float64) float64 { return 100 + cores }}
+			h.others = func(now time.Duration) float64 { return 7 * float64(int(now/(10*time.Minute)+1)%2) }
+			if h.run(100 * time.Hour); h.changes > 30 {
+				t.Errorf("the number of workers changed %d times, in vain", h.changes)
+			}
+		})
+	}
+}

@@ -17,6 +17,7 @@ type point struct {
 type Search struct {
 	down    bool
 	wanted  int
+	first   int // workers at the start
 	cap     int // no more workers than this: more did not fit; 0 for none
 	window  window
 	seen    []point // in this search
@@ -27,6 +28,8 @@ type Search struct {
 	others        uint64
 	rested        time.Duration // when the search settled
 	found         rate          // at that time
+	idle          float64       // the fewest idle cores since then; negative if unknown
+	looks         int           // searches that idle cores have caused
 	odd           int           // windows since then that looked different
 	lost          time.Duration // since when workers are missing
 	held          int           // the rule, counted from 1, that forbids growth for now; 0 for none
@@ -36,12 +39,14 @@ type Search struct {
 // Up returns a search that starts with this many workers and adds more. If it is
 // settled, as in a resumed job, it only watches for changes.
 func Up(workers int, settled bool) *Search {
-	return &Search{wanted: max(1, workers), settled: settled}
+	return &Search{wanted: max(1, workers), settled: settled, idle: -1}
 }
 
 // Down returns a search that starts with as many workers as there are and removes some
 // if they compete for cores.
-func Down(workers int) *Search { return &Search{down: true, wanted: max(1, workers)} }
+func Down(workers int) *Search {
+	return &Search{down: true, wanted: max(1, workers), first: max(1, workers), idle: -1}
+}
 
 // Step takes the device's current figures, about every two seconds, and decides.
 func (s *Search) Step(f Figures) Decision {
@@ -262,7 +267,7 @@ func (s *Search) change(workers int, why string) Decision {
 // settle ends the search.
 func (s *Search) settle(f Figures, found rate, why string) Decision {
 	s.settled, s.middle, s.seen = true, false, nil
-	s.rested, s.found, s.others, s.odd = f.Time, found, f.Others, 0
+	s.rested, s.found, s.others, s.odd, s.idle = f.Time, found, f.Others, 0, -1
 	s.window.reset()
 	return Decision{Workers: s.wanted, Reason: why, Settled: true}
 }
@@ -270,11 +275,14 @@ func (s *Search) settle(f Figures, found rate, why string) Decision {
 // watch looks for a reason to search again.
 func (s *Search) watch(f Figures, measured rate) Decision {
 	s.window.next(f)
+	if s.idle < 0 || f.IdleCores < s.idle {
+		s.idle = f.IdleCores
+	}
 	if s.found == (rate{}) {
 		s.found, s.others = measured, f.Others
 		return s.keep()
 	}
-	why := ""
+	why, freed := "", s.coresFreed(f)
 	switch {
 	case differs(s.found.size(), measured.size()):
 		why = "the records have changed in size"
@@ -282,23 +290,42 @@ func (s *Search) watch(f Figures, measured rate) Decision {
 		why = "the rate has changed"
 	case s.crowdChanged(f):
 		why = "other jobs on the device have changed"
+	case freed:
+		why = "other processes use fewer CPU cores"
 	default:
 		s.odd = 0
 		return s.keep()
 	}
-	if s.odd++; s.odd < 2 || f.Time-s.rested < restTime || s.down {
+	if s.odd++; s.odd < 2 || f.Time-s.rested < restTime || s.down && !freed {
 		return s.keep()
 	}
 	if s.crowdChanged(f) { // what did not fit may fit now
 		s.cap = 0
 	}
-	if number, _ := objection(f, target(f, s.cap)); number > 0 {
+	more := target(f, s.cap)
+	if s.down {
+		more = s.first
+	}
+	if number, _ := objection(f, more); number > 0 {
 		s.rested, s.found, s.others, s.odd = f.Time, measured, f.Others, 0
 		return s.keep()
 	}
+	if freed {
+		s.looks++
+	}
 	s.settled, s.seen = false, nil
 	s.window.reset()
+	if s.down {
+		s.wanted = more
+	}
 	return Decision{Workers: s.wanted, Reason: why + ": measuring again"}
+}
+
+// coresFreed reports whether cores are idle that others used when the search settled, or later. Each
+// search may end as the last one did, so it rests longer after each, and counts only a few.
+func (s *Search) coresFreed(f Figures) bool {
+	return s.looks < mostLooks && f.Time-s.rested >= restTime<<s.looks &&
+		s.idle >= 0 && f.IdleCores-s.idle > max(leastFreed, otherShare*f.Cores)
 }
 
 func (s *Search) crowdChanged(f Figures) bool {
