@@ -141,7 +141,7 @@ func TestStubSample(t *testing.T) {
 		ClockSM: Some(1980), ClockMemory: Some(3201), Throttle: Some(Reasons(36)),
 		ECCCorrected: Some(uint64(2)), ECCUncorrected: Some(uint64(0)),
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) || h.State != Normal {
+	if fmt.Sprint(got) != fmt.Sprint(want) || h.State != Throttled || h.Clocks != 36 { // it slows itself down
 		t.Errorf("got  %+v\nwant %+v\n%s", got, want, h.State)
 	}
 	if list := h.Sample.Processes.Or(nil); len(list) != 2 || list[0].PID != 4711 || list[0].Memory.Or(0) != 2<<30 || list[1].PID != 12 {
