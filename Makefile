@@ -7,6 +7,7 @@
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
 # make site       build the manual in site/; broken links fail
 # make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
+# make api-test   check /openapi.json with a validator, a generated client and a fuzzer
 # make slurm-test run jobs on a real Slurm and break it
 # make llm-test   run real model servers with tiny models through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
@@ -30,7 +31,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts tools web browser-test deploy-test llm-test site slurm-test clean
+.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts tools web browser-test deploy-test api-test llm-test site slurm-test clean
 
 build: tools
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -241,6 +242,17 @@ deploy-test: tools
 		if [ -n "$$validate" ]; then \
 			for version in 1.29 1.31 1.33 1.35; do "$$validate" --strict -k $$version internal/cluster/k8s/testdata/*.yaml || exit 1; done; \
 		else echo "SKIPPED: kubernetes-validate is not installed: manifests are not compared with the schemas of Kubernetes (pip install kubernetes-validate)"; fi
+
+# Checks the document of the API with tools of others, in an environment of their own, and
+# fuzzes a host and a job for API_SECONDS each. make test checks names and shapes alone.
+API_SECONDS ?= 30
+api-test: build .venv-api/ready
+	.venv-api/bin/python scripts/apitest.py bin/gpurun $(API_SECONDS)
+.venv-api/ready: scripts/api-requirements.txt
+	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
+	python3 -m venv --clear .venv-api
+	.venv-api/bin/pip install -q --disable-pip-version-check -r scripts/api-requirements.txt
+	touch $@
 
 # Runs jobs on a real Slurm, two nodes on this machine, and breaks it; make test does one
 # of these tests. It needs root.

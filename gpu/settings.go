@@ -41,6 +41,21 @@ var settings = map[string]setting{
 	"critical_pause_seconds":    {duration: func(c *Config) *time.Duration { return &c.CriticalPause }, low: 0, high: 86400},
 }
 
+// Range is what a setting may be.
+type Range struct {
+	Low, High float64
+	Integer   bool
+}
+
+// Ranges returns the ranges of the settings by their names in the file.
+func Ranges() map[string]Range {
+	all := make(map[string]Range, len(settings))
+	for name, s := range settings {
+		all[name] = Range{Low: s.low, High: s.high, Integer: s.number != nil}
+	}
+	return all
+}
+
 // With returns the configuration with some settings changed, by their names in the
 // file. Every error is a fault.Usage that states what is valid.
 func (c Config) With(changes map[string]any) (Config, error) {

@@ -98,13 +98,10 @@ func TestServeLeases(t *testing.T) {
 		t.Errorf("gpus list: %s", list)
 	}
 	for name, body := range map[string]string{
-		"a second time":     `{"allocation_id":"embedding","required_mb":1,"gpu_id":1}`,
-		"more than a GPU":   `{"allocation_id":"a","required_mb":99999999}`,
 		"nothing":           `{"allocation_id":"a","required_mb":0}`,
 		"negative":          `{"allocation_id":"a","required_mb":-1}`,
 		"no name":           `{"required_mb":1}`,
 		"a bad name":        `{"allocation_id":"../x","required_mb":1}`,
-		"no such GPU":       `{"allocation_id":"a","required_mb":1,"gpu_id":7}`,
 		"forever":           `{"allocation_id":"a","required_mb":1,"ttl_seconds":1e12}`,
 		"an unknown member": `{"allocation_id":"a","required_mb":1,"gpu":0}`,
 		"no JSON":           `{"allocation_id":`,
@@ -113,6 +110,15 @@ func TestServeLeases(t *testing.T) {
 	} {
 		if status, answer := s.ask("POST", "/api/gpu/memory/allocate", body); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, status, answer)
+		}
+	}
+	for body, want := range map[string]int{
+		`{"allocation_id":"embedding","required_mb":1,"gpu_id":1}`: http.StatusConflict,
+		`{"allocation_id":"a","required_mb":99999999.0}`:           http.StatusConflict,
+		`{"allocation_id":"a","required_mb":1,"gpu_id":7}`:         http.StatusNotFound,
+	} {
+		if status, answer := s.ask("POST", "/api/gpu/memory/allocate", body); status != want {
+			t.Errorf("%s: %d %s", body, status, answer)
 		}
 	}
 	if status, body := s.ask("POST", "/api/gpu/memory/deallocate", `{"allocation_id":"embedding","gpu_id":1}`); status != http.StatusOK {

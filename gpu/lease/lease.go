@@ -134,4 +134,7 @@ func CheckName(name string) error {
 	return nil
 }
 
+// NamePattern is what CheckName accepts, as a regular expression.
+const NamePattern = `^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}$`
+
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"

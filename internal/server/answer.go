@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -42,12 +44,39 @@ func write(w http.ResponseWriter, status int, data []byte) {
 // responded with an error.
 func decode(w http.ResponseWriter, r *http.Request, value any) bool {
 	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(value)
+	decoder.UseNumber()
+	var body any
+	err := decoder.Decode(&body)
 	if err == nil && decoder.More() {
 		err = errors.New("more than one JSON value")
 	}
+	if err == nil {
+		data, _ := json.Marshal(whole(body)) // it was JSON
+		decoder = json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(value)
+	}
 	return !refuseBody(w, err)
+}
+
+// whole writes 2.0 as 2: some clients send every number with a fraction, and Go's decoder
+// does not take that for an integer.
+func whole(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = whole(member)
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = whole(element)
+		}
+	case json.Number:
+		if n, err := v.Float64(); err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+			return int64(n)
+		}
+	}
+	return value
 }
 
 // drain reads the body of a request that needs none; false if it has responded with an

@@ -26,40 +26,36 @@ const (
 	maxPageBytes = 4 << 20
 )
 
+// pageLimit is how many records a page has, pageAfter where it begins.
+var (
+	pageLimit = parameter{name: "limit", about: "records per page, 100 unless given", least: 1, most: maxPage}
+	pageAfter = parameter{name: "after", about: "the next of an earlier page", pattern: "^[0-9]{1,18}$"}
+)
+
 // servePage serves a page of a failures.jsonl file. A cursor is the offset of a line.
 func servePage(w http.ResponseWriter, r *http.Request, path string) {
-	limit, err := number(r, "limit", defaultPage, maxPage)
-	if err != nil || limit < 1 {
-		fail(w, http.StatusBadRequest, "limit must be a number from 1 to %d", maxPage)
+	limit, err := pageLimit.number(r, defaultPage)
+	if err != nil {
+		failWith(w, err)
 		return
 	}
-	after, err := number(r, "after", 0, 1<<62)
-	if err != nil {
+	after := int64(0)
+	if query := r.URL.Query(); query.Has(pageAfter.name) {
+		after, err = strconv.ParseInt(query.Get(pageAfter.name), 10, 64)
+	}
+	if err != nil || after < 0 {
 		fail(w, http.StatusBadRequest, "after must be the next of an earlier page")
 		return
 	}
 	page, err := readPage(path, after, int(limit))
 	switch {
 	case errors.Is(err, errCursor):
-		fail(w, http.StatusBadRequest, "after must be the next of an earlier page")
+		fail(w, http.StatusNotFound, "after must be the next of an earlier page")
 	case err != nil:
 		fail(w, http.StatusInternalServerError, "read failures: %v", err)
 	default:
 		answer(w, http.StatusOK, page)
 	}
-}
-
-// number parses a number of the query.
-func number(r *http.Request, name string, otherwise, most int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err == nil && (n < 0 || n > most) {
-		err = strconv.ErrRange
-	}
-	return n, err
 }
 
 var errCursor = errors.New("not the start of a line")

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -12,7 +13,7 @@ import (
 // gpuAPI is the API below /api/gpu.
 type gpuAPI struct {
 	book *book
-	// settings returns the monitor's settings, nil if nothing is monitored; configure
+	// settings returns the monitor's settings, none if nothing is monitored; configure
 	// changes some, or nothing on error.
 	settings  func() map[string]any
 	configure func(map[string]any) error
@@ -169,10 +170,19 @@ func (a *gpuAPI) which(w http.ResponseWriter, r *http.Request) (Reading, bool) {
 	return Reading{}, false
 }
 
+// unknownGPU: a request names a GPU that does not exist.
+type unknownGPU struct{ error }
+
+func (u unknownGPU) Unwrap() error { return u.error }
+
 // failWith responds with the error of a library.
 func failWith(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
-	if fault.KindOf(err) == fault.Conflict {
+	var refused *fault.Error
+	switch kind := fault.KindOf(err); {
+	case errors.As(err, new(unknownGPU)):
+		status = http.StatusNotFound
+	case kind == fault.Conflict, kind == fault.NoDevice, errors.As(err, &refused) && refused.Code == fault.Leased: // another time it may succeed
 		status = http.StatusConflict
 	}
 	fail(w, status, "%v", err)

@@ -4,23 +4,30 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/gpurun/gpurun/gpu"
 )
 
 // Empty is no data.
 type Empty struct{}
 
+var (
+	historyLimit = parameter{name: "limit", about: "at most this many, 100 unless given", least: 0, most: 100_000}
+	trendMinutes = parameter{name: "duration", about: "minutes, 5 unless given", least: 1, most: 7 * 24 * 60}
+)
+
 // routes are the routes of the GPUs.
 func (a *gpuAPI) routes() []route {
-	id := parameter{"gpu_id", "index or UUID of the GPU, 0 unless given", "string"}
+	id := parameter{name: "gpu_id", about: "index or UUID of the GPU, 0 unless given"}
 	return []route{
 		{pattern: "GET /api/gpu/status", summary: "Get the status of a GPU", query: []parameter{id}, answer: success[GPUStatus]{}, handler: a.getStatus},
 		{pattern: "GET /api/gpu/status/all", summary: "Get the status of all GPUs", answer: success[AllGPUs]{},
 			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.all()) }},
 		{pattern: "GET /api/gpu/metrics", summary: "Get the last reading of a GPU", query: []parameter{id}, answer: success[Reading]{}, handler: a.getMetrics},
 		{pattern: "GET /api/gpu/metrics/history", summary: "Get past readings, oldest first", answer: success[Readings]{}, handler: a.getHistory,
-			query: []parameter{{"gpu_id", "index or UUID of a GPU; all unless given", "string"}, {"limit", "at most this many, 100 unless given", "integer"}}},
+			query: []parameter{{name: "gpu_id", about: "index or UUID of a GPU; all unless given"}, historyLimit}},
 		{pattern: "GET /api/gpu/temperature/trend", summary: "Get how a GPU's temperature has changed", answer: success[*Trend]{}, handler: a.getTrend,
-			query: []parameter{id, {"duration", "minutes, 5 unless given", "integer"}}},
+			query: []parameter{id, trendMinutes}},
 		{pattern: "GET /api/gpu/throttle/status", summary: "Get how far GPUs are slowed down", answer: success[ThrottleStatus]{}, handler: a.getThrottle},
 		{pattern: "GET /api/gpu/memory/available", summary: "Get the memory of a GPU that can be allocated", query: []parameter{id}, answer: success[Available]{}, handler: a.getAvailable},
 		{pattern: "POST /api/gpu/memory/allocate", summary: "Lease memory of a GPU for a time", body: AllocateRequest{}, answer: success[Allocated]{}, handler: a.allocate},
@@ -29,7 +36,7 @@ func (a *gpuAPI) routes() []route {
 		{pattern: "POST /api/gpu/monitoring/stop", summary: "Stop recording the GPUs' history; jobs still protect hot GPUs", answer: success[Empty]{}, handler: a.monitoring(false, "GPU monitoring stopped")},
 		{pattern: "GET /api/gpu/config", summary: "Get the monitor's settings", answer: success[map[string]any]{},
 			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.settings()) }},
-		{pattern: "PUT /api/gpu/config", summary: "Change the monitor's settings, all that are given or none", body: map[string]any{}, answer: success[map[string]any]{}, handler: a.putConfig},
+		{pattern: "PUT /api/gpu/config", summary: "Change the monitor's settings, all that are given or none", body: SettingsRequest{}, answer: success[map[string]any]{}, handler: a.putConfig},
 	}
 }
 
@@ -46,9 +53,9 @@ func (a *gpuAPI) getMetrics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *gpuAPI) getHistory(w http.ResponseWriter, r *http.Request) {
-	limit, err := number(r, "limit", 100, 100_000)
+	limit, err := historyLimit.number(r, 100)
 	if err != nil {
-		fail(w, http.StatusBadRequest, "limit must be a number")
+		failWith(w, err)
 		return
 	}
 	match := func(Reading) bool { return true }
@@ -65,9 +72,9 @@ func (a *gpuAPI) getHistory(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *gpuAPI) getTrend(w http.ResponseWriter, r *http.Request) {
-	minutes, err := number(r, "duration", 5, 7*24*60)
-	if err != nil || minutes < 1 {
-		fail(w, http.StatusBadRequest, "duration must be a number of minutes, at least 1")
+	minutes, err := trendMinutes.number(r, 5)
+	if err != nil {
+		failWith(w, err)
 		return
 	}
 	if one, ok := a.which(w, r); ok {
@@ -109,6 +116,22 @@ func (a *gpuAPI) monitoring(on bool, message string) http.HandlerFunc {
 			succeed(w, message, Empty{})
 		}
 	}
+}
+
+// SettingsRequest describes changes of settings, by their names.
+type SettingsRequest struct{}
+
+// limits implements body.
+func (SettingsRequest) limits() map[string]object {
+	all := make(map[string]object)
+	for name, r := range gpu.Ranges() {
+		kind := "number"
+		if r.Integer {
+			kind = "integer"
+		}
+		all[name] = object{"type": []any{kind, "string"}, "minimum": r.Low, "maximum": r.High} // a string like 3s
+	}
+	return all
 }
 
 func (a *gpuAPI) putConfig(w http.ResponseWriter, r *http.Request) {

@@ -83,11 +83,19 @@ type Control interface {
 // NewJob returns the API of a job of this process.
 func NewJob(entry jobs.Entry, control Control) *Job {
 	j := &Job{entry: entry, control: control, view: view.NewCollector(time.Now), feed: NewFeed(entry.ID), devices: make(map[string]gpu.Device)}
-	j.gpus = &gpuAPI{book: newBook(), settings: control.MonitorSettings, configure: control.ConfigureMonitor}
+	j.gpus = &gpuAPI{book: newBook(), settings: j.settings, configure: control.ConfigureMonitor}
 	j.current = newCached(j.State)
 	j.state = newCached(func() []byte { return encode(j.State()) })
 	j.history = newCached(func() []byte { return encode(j.view.History()) })
 	return j
+}
+
+// settings returns the settings of the job's monitor; none if no GPU is monitored.
+func (j *Job) settings() map[string]any {
+	if settings := j.control.MonitorSettings(); settings != nil {
+		return settings
+	}
+	return map[string]any{}
 }
 
 func encode(value any) []byte {
@@ -158,7 +166,7 @@ func jobRoutes(h map[string]http.HandlerFunc) []route {
 		{pattern: "GET " + job, summary: "Get the state of a job", answer: JobState{}, handler: h["state"]},
 		{pattern: "GET " + job + "/history", summary: "Get the course of a job, for charts", answer: view.History{}, handler: h["history"]},
 		{pattern: "GET " + job + "/failures", summary: "List failed records", answer: Page{}, handler: h["failures"], query: []parameter{
-			{"after", "the next of an earlier page", "string"}, {"limit", "records per page, 100 unless given, at most 1000", "integer"},
+			pageAfter, pageLimit,
 		}},
 		{pattern: "GET " + job + "/events", summary: "Follow the events of a job (server-sent events); Last-Event-ID resumes", answer: "text/event-stream", handler: h["events"]},
 		{pattern: "POST " + job + "/pause", summary: "Pause a job after the current batches", answer: JobState{}, handler: h["pause"]},
@@ -217,10 +225,9 @@ func (j *Job) events(w http.ResponseWriter, r *http.Request) {
 
 // failures serves failed records, a page at a time.
 func (j *Job) failures(w http.ResponseWriter, r *http.Request) {
-	folder := j.control.Snapshot().Folder
-	if folder == "" {
-		answer(w, http.StatusOK, Page{Failures: []json.RawMessage{}, Next: "0"})
-		return
+	path := ""
+	if folder := j.control.Snapshot().Folder; folder != "" {
+		path = view.FailuresPath(folder)
 	}
-	servePage(w, r, view.FailuresPath(folder))
+	servePage(w, r, path)
 }

@@ -352,8 +352,8 @@ func TestFailuresPages(t *testing.T) {
 	if seen != 7 {
 		t.Errorf("%d failures", seen)
 	}
-	for _, query := range []string{"after=3", "after=-1", "after=x", "after=999999", "limit=0", "limit=100000", "limit=x"} {
-		if status, body := s.do("GET", "/api/jobs/3fa9c201/failures?"+query, ""); status != http.StatusBadRequest {
+	for query, want := range map[string]int{"after=3": 404, "after=999999": 404, "after=-1": 400, "after=x": 400, "after=": 400, "limit=0": 400, "limit=100000": 400, "limit=x": 400, "limit=": 400} {
+		if status, body := s.do("GET", "/api/jobs/3fa9c201/failures?"+query, ""); status != want {
 			t.Errorf("%s: %d %s", query, status, body)
 		}
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	// defaultTTL is how long a lease lasts unless the request says so, maxTTL the longest.
 	defaultTTL = time.Hour
 	maxTTL     = 24 * time.Hour
+	// maxRequired is more memory, in MiB, than any GPU has.
+	maxRequired = 1 << 40
 	// maxLeases is how many leases a server holds.
 	maxLeases = 1000
 )
@@ -53,6 +56,22 @@ type DeallocateRequest struct {
 	ID  string `json:"allocation_id"`
 	GPU *int   `json:"gpu_id,omitempty"`
 }
+
+// limits implements body.
+func (AllocateRequest) limits() map[string]object {
+	return map[string]object{
+		"allocation_id": {"pattern": lease.NamePattern},
+		"required_mb":   {"minimum": 1, "maximum": maxRequired},
+		"ttl_seconds":   {"minimum": 0.001, "maximum": int(maxTTL.Seconds())},
+		"gpu_id":        gpuIndex,
+	}
+}
+
+// limits implements body.
+func (DeallocateRequest) limits() map[string]object { return map[string]object{"gpu_id": gpuIndex} }
+
+// gpuIndex are the limits of an index: what int can hold.
+var gpuIndex = object{"minimum": 0, "maximum": math.MaxInt32}
 
 // Allocated is the result of both.
 type Allocated struct {
@@ -151,7 +170,7 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 	}
 	quota := l.Rules.QuotaOf(r.ID)
 	switch {
-	case r.Required < 1 || r.Required > 1<<40:
+	case r.Required < 1 || r.Required > maxRequired:
 		return Allocated{}, fault.New(fault.Usage, "required_mb must be at least 1")
 	case ttl <= 0 || ttl > maxTTL:
 		return Allocated{}, fault.New(fault.Usage, "ttl_seconds must be more than 0 and at most %d", int(maxTTL.Seconds()))
@@ -200,7 +219,7 @@ func (l *Leases) choose(ctx context.Context, index *int) ([]gpu.Device, error) {
 				return []gpu.Device{d}, claim.CheckLeasable([]gpu.Device{d})
 			}
 		}
-		return nil, fault.New(fault.Usage, "there is no GPU %d", *index)
+		return nil, unknownGPU{fault.New(fault.NoDevice, "there is no GPU %d", *index)}
 	}
 	if len(devices) == 0 {
 		return nil, fault.New(fault.NoDevice, "there is no GPU to lease")

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"strings"
@@ -47,7 +48,7 @@ func operation(r route, method, path string, schemas *schemas) object {
 		parameters = append(parameters, object{"name": match[1], "in": "path", "required": true, "schema": object{"type": "string"}})
 	}
 	for _, p := range r.query {
-		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.about, "schema": object{"type": p.kind}})
+		parameters = append(parameters, object{"name": p.name, "in": "query", "description": p.about, "schema": p.schema()})
 	}
 	success := object{"description": "OK"}
 	switch media := r.answer.(type) {
@@ -58,14 +59,28 @@ func operation(r route, method, path string, schemas *schemas) object {
 		success["content"] = object{"application/json": object{"schema": schemas.of(reflect.TypeOf(r.answer))}}
 	}
 	failure := object{"description": "an error", "content": object{"application/json": object{"schema": schemas.of(reflect.TypeFor[problem]())}}}
-	o := object{"summary": r.summary, "parameters": parameters, "responses": object{"200": success, "default": failure}}
-	if method != "GET" {
-		o["security"] = []any{object{"token": []any{}}}
+	o := object{"operationId": operationID(method, path), "summary": r.summary, "parameters": parameters, "responses": object{"200": success, "default": failure}}
+	o["security"] = []any{object{"token": []any{}}}
+	if method == "GET" { // reading needs it only where Access says so
+		o["security"] = []any{object{}, object{"token": []any{}}}
 	}
 	if r.body != nil {
-		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemas.of(reflect.TypeOf(r.body))}}}
+		o["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": schemas.ofBody(r.body)}}}
 	}
 	return o
+}
+
+// operationID names an operation as generated clients do: getJobs, getJob, postJobPause.
+func operationID(method, path string) string {
+	id := strings.ToLower(method)
+	for _, word := range strings.FieldsFunc(strings.TrimPrefix(path, "/api"), func(r rune) bool { return r == '/' || r == '.' }) {
+		if strings.HasPrefix(word, "{") { // one of those before
+			id = strings.TrimSuffix(id, "s")
+			continue
+		}
+		id += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return id
 }
 
 // schemas are the named types of a document.
@@ -105,9 +120,39 @@ func (s *schemas) of(t reflect.Type) object {
 	return object{"type": "integer"}
 }
 
+// body is a request whose values must lie within limits that their types do not show.
+type body interface {
+	// limits are keywords of the schemas of members, by name.
+	limits() map[string]object
+}
+
+// ofBody returns the schema of a request, which has no other members (decode).
+func (s *schemas) ofBody(value any) object {
+	reference := s.of(reflect.TypeOf(value))
+	described, ok := value.(body)
+	if !ok {
+		return reference
+	}
+	schema := s.all[schemaName(reflect.TypeOf(value))].(object)
+	schema["additionalProperties"] = false
+	for name, limits := range described.limits() {
+		properties := schema["properties"].(object)
+		member, _ := properties[name].(object)
+		if options, isOptional := member["anyOf"].([]any); isOptional {
+			member = options[0].(object)
+		}
+		if member == nil {
+			member = object{}
+			properties[name] = member
+		}
+		maps.Copy(member, limits)
+	}
+	return reference
+}
+
 // named adds the schema of a struct and returns a reference to it.
 func (s *schemas) named(t reflect.Type) object {
-	name := strings.ReplaceAll(fmt.Sprint(t), ".", "_")
+	name := schemaName(t)
 	if t.Name() == "" {
 		return s.members(t)
 	}
@@ -116,6 +161,16 @@ func (s *schemas) named(t reflect.Type) object {
 		s.all[name] = s.members(t)
 	}
 	return object{"$ref": "#/components/schemas/" + name}
+}
+
+var (
+	importPath = regexp.MustCompile(`[\w.-]+/`)
+	notInNames = regexp.MustCompile(`\W+`)
+)
+
+// schemaName is the name of a type with its package, and with its arguments if it is generic.
+func schemaName(t reflect.Type) string {
+	return strings.Trim(notInNames.ReplaceAllString(importPath.ReplaceAllString(fmt.Sprint(t), ""), "_"), "_")
 }
 
 func (s *schemas) members(t reflect.Type) object {

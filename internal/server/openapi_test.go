@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -126,8 +127,9 @@ func checkOpenAPI(t *testing.T, handler http.Handler, id string, bodies map[stri
 	}
 	for path, operations := range d.Paths {
 		for method, operation := range operations {
-			if strings.HasSuffix(path, "/events") {
-				continue // an endless stream
+			success := operation["responses"].(object)["200"].(object)
+			if success["content"].(object)["application/json"] == nil {
+				continue // text, or an endless stream
 			}
 			method = strings.ToUpper(method)
 			status, value, _ := ask(method, strings.ReplaceAll(path, "{id}", id), bodies[path])
@@ -161,6 +163,18 @@ func TestOpenAPIOfJob(t *testing.T) {
 	})
 }
 
+// unmonitored is a job that has no GPU.
+type unmonitored struct{ *controlled }
+
+func (unmonitored) MonitorSettings() map[string]any { return nil }
+
+// TestOpenAPIOfUnmonitoredJob: responses have the described types although there is nothing to show.
+func TestOpenAPIOfUnmonitoredJob(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	job := NewJob(s.job.entry, unmonitored{s.control})
+	checkOpenAPI(t, New(Access{Token: token}, job, metrics.New(job.Metrics())), s.job.entry.ID, map[string]string{"/api/gpu/config": `{"temp_throttle": 80}`})
+}
+
 func TestOpenAPIOfHost(t *testing.T) {
 	t.Setenv(jobs.Variable, filepath.Join(t.TempDir(), "jobs"))
 	t.Setenv(lease.Variable, t.TempDir())
@@ -173,4 +187,44 @@ func TestOpenAPIOfHost(t *testing.T) {
 		"/api/gpu/memory/allocate":   `{"allocation_id": "a", "required_mb": 1}`,
 		"/api/gpu/memory/deallocate": `{"allocation_id": "a"}`,
 	})
+}
+
+// TestOpenAPIDocumentIsValid: generators of clients can read the document. make api-test does
+// more, with tools of others.
+func TestOpenAPIDocumentIsValid(t *testing.T) {
+	t.Setenv(jobs.Variable, filepath.Join(t.TempDir(), "jobs"))
+	t.Setenv(lease.Variable, t.TempDir())
+	for name, backend := range map[string]Backend{"host": NewHost(lease.DefaultConfig()), "job": serveJob(t, Access{Token: token}).job} {
+		w := httptest.NewRecorder()
+		New(Access{Token: token}, backend, metrics.New(metrics.Source{})).ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/openapi.json", nil))
+		var d document
+		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
+			t.Fatal(err)
+		}
+		for schema := range d.Components.Schemas {
+			if !regexp.MustCompile(`^[A-Za-z0-9._-]+$`).MatchString(schema) {
+				t.Errorf("%s: %q is not a valid name of a schema", name, schema)
+			}
+		}
+		for _, match := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]*)"`).FindAllStringSubmatch(w.Body.String(), -1) {
+			if d.Components.Schemas[match[1]] == nil {
+				t.Errorf("%s: there is no schema %q", name, match[1])
+			}
+		}
+		ids := make(map[string]string)
+		for path, operations := range d.Paths {
+			for method, operation := range operations {
+				id, _ := operation["operationId"].(string)
+				if other, taken := ids[id]; taken || !regexp.MustCompile(`^[a-z]+([A-Z][a-z]*)+$`).MatchString(id) {
+					t.Errorf("%s: %s %s: operationId %q (also of %q)", name, method, path, id, other)
+				}
+				ids[id] = method + " " + path
+			}
+		}
+		for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json"} {
+			if d.Paths[path] == nil {
+				t.Errorf("%s: %s is not described", name, path)
+			}
+		}
+	}
 }

@@ -37,26 +37,30 @@ func NewSocket(job *Job) http.Handler { return brief(newMux(job, nil)) }
 
 func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()
-	routes := backend.routes()
-	for _, r := range routes {
-		mux.HandleFunc(r.pattern, r.handler)
-	}
-	document := encode(openAPI(routes))
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, document) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if backend.ready() {
-			text(w, http.StatusOK, "ok")
-		} else {
-			text(w, http.StatusServiceUnavailable, "starting")
-		}
-	})
+	var document []byte
+	routes := append(backend.routes(),
+		route{pattern: "GET /openapi.json", summary: "Get this document", answer: object{},
+			handler: func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, document) }},
+		route{pattern: "GET /healthz", summary: "Check that the server answers", answer: "text/plain",
+			handler: func(w http.ResponseWriter, _ *http.Request) { text(w, "ok") }},
+		route{pattern: "GET /readyz", summary: "Check that the server can show something", answer: "text/plain",
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				if backend.ready() {
+					text(w, "ok")
+				} else {
+					fail(w, http.StatusServiceUnavailable, "the server has just started and has nothing to show yet")
+				}
+			}})
 	if m != nil {
-		mux.Handle("GET /metrics", m.Handler())
+		routes = append(routes, route{pattern: "GET /metrics", summary: "Get Prometheus metrics", answer: "text/plain", handler: m.Handler().ServeHTTP})
 		page := web.Handler()
 		mux.Handle("GET /{$}", page)
 		mux.Handle("GET /assets/{name}", page)
 	}
+	for _, r := range routes {
+		mux.HandleFunc(r.pattern, r.handler)
+	}
+	document = encode(openAPI(routes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, pattern := mux.Handler(r)
 		if pattern != "" {
@@ -78,8 +82,7 @@ type refusal struct {
 func (r *refusal) WriteHeader(status int)      { r.status = status }
 func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }
 
-func text(w http.ResponseWriter, status int, line string) {
+func text(w http.ResponseWriter, line string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
 	_, _ = w.Write([]byte(line + "\n"))
 }
