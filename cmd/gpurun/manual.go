@@ -16,19 +16,28 @@ import (
 )
 
 const manualHelp = `Show a page of the manual of this version, or one of its sections, in Markdown. Without
-arguments, list the pages.
+arguments, list the pages. The examples are part of the manual: --copy writes the files of one
+to a folder.
 
   gpurun manual
   gpurun manual failures | less
-  gpurun manual llm#batch-files`
+  gpurun manual llm#batch-files
+  gpurun manual examples                       # list them
+  gpurun manual examples/etl                   # its README
+  gpurun manual examples/etl/clean.py          # one of its files
+  gpurun manual examples/etl --copy my-etl     # all of them`
 
 func newManual() *cobra.Command {
-	return &cobra.Command{
+	folder := ""
+	cmd := &cobra.Command{
 		Use:   "manual [PAGE[#SECTION]]",
 		Short: "Show a page of the manual",
 		Long:  manualHelp,
 		Args:  cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("copy") {
+				return copyExample(strings.Join(args, ""), folder)
+			}
 			if len(args) == 0 {
 				return listManual(os.Stdout)
 			}
@@ -40,6 +49,8 @@ func newManual() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&folder, "copy", "", "copy the files of an example to this `FOLDER`, which must be empty or not exist")
+	return cmd
 }
 
 // manualNames returns the names of the pages.
@@ -54,7 +65,7 @@ func manualNames() (names []string) {
 }
 
 func listManual(w io.Writer) error {
-	for _, name := range manualNames() {
+	for _, name := range append(manualNames(), "examples") {
 		text, err := manualPage(name)
 		if err != nil {
 			return err
@@ -70,6 +81,9 @@ func listManual(w io.Writer) error {
 // manualPage returns a page by its name, or a section of it: failures, llm#batch-files.
 func manualPage(name string) (string, error) {
 	page, section, isSection := strings.Cut(name, "#")
+	if example, isExample := exampleName(page); isExample {
+		return exampleFile(example)
+	}
 	page = strings.TrimSuffix(strings.TrimPrefix(page, "docs/"), ".md")
 	data, err := docs.Pages.ReadFile(page + ".md")
 	if err != nil {
