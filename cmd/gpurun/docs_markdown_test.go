@@ -192,3 +192,33 @@ func TestParseDocument(t *testing.T) {
 		t.Errorf("%v, %v", steps, err)
 	}
 }
+
+// TestRecipesAreTested: the page has ten recipes, TestDocs runs all of their code, and what a job
+// wrote is checked.
+func TestRecipesAreTested(t *testing.T) {
+	data, err := os.ReadFile("../../docs/recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	recipes := strings.Split(text, "\n## ")[1:]
+	if words := len(strings.Fields(text)); len(recipes) != 10 || words > 1500 {
+		t.Errorf("%d recipes, %d words", len(recipes), words)
+	}
+	for _, recipe := range recipes {
+		title, _, _ := strings.Cut(recipe, "\n")
+		steps, err := parseDocument(recipe)
+		runs := 0
+		for _, step := range steps {
+			if step.notes.skip != "" {
+				t.Errorf("%s: not tested: %s", title, step.notes.skip)
+			}
+			if strings.Contains(step.text, "gpurun") && !strings.Contains(step.text, "cat >") {
+				runs++
+			}
+		}
+		if err != nil || runs == 0 || !strings.Contains(recipe, "More:") {
+			t.Errorf("%s: %v, %d commands of gpurun", title, err, runs)
+		}
+	}
+}
