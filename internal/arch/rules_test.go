@@ -185,7 +185,7 @@ var rules = []rule{
 		nil, "a build tool: it knows files only"},
 	{"docs", "the manual, for `gpurun manual`",
 		nil, "text alone"},
-	{"examples", "the sources that `gpurun plugin new` copies",
+	{"examples", "the sources that `gpurun plugin new` and `gpurun manual` copy",
 		nil, "source for gpurun plugin new"},
 	{"examples/embed", "a Go program that embeds gpurun",
 		[]string{"..."}, "a user's program"},
