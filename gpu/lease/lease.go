@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -127,8 +128,7 @@ func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // CheckName rejects names that would not fit into a table or a message.
 func CheckName(name string) error {
-	ok := name != "" && len(name) <= 64 && strings.Trim(name, nameLetters) == "" && !strings.HasPrefix(name, "-")
-	if !ok {
+	if !validName.MatchString(name) {
 		return usage("%q is not a valid lease name: use 1 to 64 letters, digits, and . _ -", name)
 	}
 	return nil
@@ -137,4 +137,4 @@ func CheckName(name string) error {
 // NamePattern is what CheckName accepts, as a regular expression.
 const NamePattern = `^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}$`
 
-const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+var validName = regexp.MustCompile(NamePattern)
