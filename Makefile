@@ -38,10 +38,11 @@ build: tools
 		else echo "building bin/gpurun; the first build downloads and compiles its dependencies, which takes a minute or two"; fi
 	@GO='$(GO)' ./scripts/build.sh bin/gpurun
 
-# Installs the program, man pages and shell completions.
+# Installs the program, man pages, shell completions, and the folder of leases at each boot.
 install: build
 	install -D -m 755 bin/gpurun $(DESTDIR)$(PREFIX)/bin/gpurun
 	umask 022 && bin/gpurun generate $(DESTDIR)$(PREFIX)/share
+	install -D -m 644 deploy/gpurun.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpurun.conf
 
 # Builds wheels whose program lands on PATH. They depend on the commit and the compilers
 # alone: two builds are identical. GPUs need NVML, which needs a C compiler for the target.

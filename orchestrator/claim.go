@@ -22,8 +22,9 @@ type ClaimRequest struct {
 	PerWorker int
 	// Preview asks what the job would get, without taking devices or waiting.
 	Preview bool
-	// Notice shows the user a line, for example which job it is waiting for.
-	Notice func(string)
+	// Notice shows the user a line, for example which job it is waiting for. Alarm shows one
+	// that even a quiet display must not hide.
+	Notice, Alarm func(string)
 }
 
 // Claim holds the devices that a job may use of those it selected, when several jobs
@@ -67,7 +68,7 @@ func (p *prepared) claimDevices(ctx context.Context) error {
 		return nil
 	}
 	claim, err := p.config.Devices.Claim(ctx, ClaimRequest{
-		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, PerWorker: p.config.Devices.GPUsPerWorker, Preview: p.preview, Notice: p.notice,
+		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, PerWorker: p.config.Devices.GPUsPerWorker, Preview: p.preview, Notice: p.notice, Alarm: p.alarm,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -116,6 +117,10 @@ func (p *prepared) usefulDevices() int {
 
 func (p *prepared) notice(text string) {
 	p.emit(Notice{Text: text})
+}
+
+func (p *prepared) alarm(text string) {
+	p.emit(Notice{Text: text, Alarm: true})
 }
 
 // noteIdle reports the GPUs that do not fill a group.

@@ -167,6 +167,8 @@ type Notice struct {
 	// Code identifies the advice that goes with it; see [Fault].
 	Code  Code   `json:"code,omitempty"`
 	Value string `json:"value,omitempty"`
+	// Alarm: a display shows it even if it shows little else.
+	Alarm bool `json:"alarm,omitempty"`
 }
 
 // Paused: the job was asked to pause; its workers wait at their next batch boundary.

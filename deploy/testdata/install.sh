@@ -16,6 +16,13 @@ printf '{"a":1}\n' >job/in.jsonl
 (cd job && HOME=$PWD setpriv --reuid gpurun --regid gpurun --clear-groups gpurun run -k echo in.jsonl -o out.jsonl --gpus cpu:1)
 cmp job/in.jsonl job/out.jsonl
 
+# All users share the folder of leases, and none owns it.
+if command -v systemd-tmpfiles >/dev/null; then
+	[ "$(stat -c '%a %U' /run/gpurun)" = "1777 root" ] || fail "/run/gpurun: $(stat -c '%a %U' /run/gpurun)"
+else
+	echo "SKIPPED: no systemd-tmpfiles: nothing creates the folder of leases"
+fi
+
 # Man pages and completions.
 if command -v man >/dev/null; then
 	for page in gpurun gpurun-run gpurun-exit-codes; do

@@ -50,6 +50,10 @@ func resuming(e orchestrator.Resuming) string {
 // alarm returns the line for an event that is shown even with --quiet, "" if none.
 func alarm(event orchestrator.Event) string {
 	switch e := event.(type) {
+	case orchestrator.Notice:
+		if e.Alarm {
+			return plain(e.Text)
+		}
 	case orchestrator.WorkerLost:
 		next := "starting another worker"
 		switch {

@@ -152,6 +152,7 @@ func TestNotice(t *testing.T) {
 		{"plan of nothing", orchestrator.Planned{Plan: orchestrator.Plan{BatchSize: 128}},
 			"0 records, batches of 128, 0 workers: nothing to do", false},
 		{"notice", orchestrator.Notice{Text: "no GPU here\n"}, "no GPU here", false},
+		{"alarm", orchestrator.Notice{Text: "running without leases", Alarm: true}, "running without leases", true},
 		{"lost worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost},
 			"GPU 1: the worker process ended: killed by SIGKILL; starting another worker", true},
 		{"last worker", orchestrator.WorkerLost{Device: "GPU 1", Fault: lost, Retired: true},

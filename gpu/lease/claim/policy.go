@@ -47,7 +47,7 @@ func Scheduler() string {
 }
 
 // Claim implements orchestrator.Config.Devices.Claim. If leases are unusable on this host, the job
-// runs without them, with a notice.
+// runs without them, with an alarm.
 func (p Policy) Claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	switch onGPU := wanted.Devices[0].Kind == gpu.GPU; {
 	case !onGPU && (p.NumGPUs > 0 || p.Memory > 0):
@@ -106,7 +106,7 @@ func (p Policy) lease(ctx context.Context, wanted orchestrator.ClaimRequest) (*o
 		held, err = folder.Acquire(ctx, request)
 	}
 	if unusable := (*lease.UnusableError)(nil); errors.As(err, &unusable) {
-		wanted.Notice("running without leases: " + err.Error())
+		wanted.Alarm("warning: running without leases, so other jobs may use the same GPUs: " + err.Error())
 		return p.unleased(wanted), nil
 	}
 	if err != nil {
@@ -188,7 +188,7 @@ func (p Policy) preview(ctx context.Context, wanted orchestrator.ClaimRequest, r
 	}
 	if unusable := (*lease.UnusableError)(nil); errors.As(err, &unusable) {
 		claim := p.unleased(wanted)
-		claim.Notes = []string{"run would not lease its GPUs: " + err.Error()}
+		claim.Notes = []string{"run would not lease its GPUs, so other jobs may use them, too: " + err.Error()}
 		return claim, nil
 	}
 	if err != nil {
