@@ -115,6 +115,32 @@ func describeJob(config Config) (Survey, Config, error) {
 	return s, config, err
 }
 
+// CheckKernel asks the kernel for its requirements, as MakePlan does, and compares the settings
+// and the first records of the input with them. It ignores what the kernel needs of a device:
+// other machines will run the job.
+func CheckKernel(ctx context.Context, config Config) error {
+	config, err := config.withDefaults()
+	if err != nil {
+		return err
+	}
+	p := &prepared{emitter: &emitter{to: config.Display.OnEvent}, config: config, preview: true}
+	defer p.close()
+	p.beginPlan()
+	if err := p.makeRunDir(func(string) {}); err != nil {
+		return err
+	}
+	p.setLayout()
+	p.useNoDevice()
+	if err := p.askKernel(ctx); err != nil {
+		return err
+	}
+	p.plan.Info.NeedsGPU, p.plan.Info.MinMemory = false, 0
+	if err := p.fitKernel(false); err != nil {
+		return err
+	}
+	return p.checkMembers(ctx)
+}
+
 // kernelFile returns the kernel's file if its name is that of one.
 func kernelFile(c Config) []string {
 	path := c.Kernel.Name

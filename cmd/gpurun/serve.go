@@ -71,7 +71,7 @@ func watchRuns(outputs []string) (list []*cluster.Watch, err error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, run.Watch(0))
+		list = append(list, watchRun(run, 0))
 	}
 	return list, nil
 }

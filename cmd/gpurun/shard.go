@@ -130,7 +130,7 @@ func (f *runFlags) executeShards(cmd *cobra.Command) error {
 		return err
 	}
 	return f.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
-		run, err := openRun(s.ctx, config, n, os.Args)
+		run, err := openRun(s.ctx, config, n, os.Args, correctFailed(s.ctx, f.claimAfter))
 		if err != nil {
 			return err
 		}
@@ -147,35 +147,88 @@ func (f *runFlags) executeShards(cmd *cobra.Command) error {
 }
 
 // openRun opens the run of an output, or creates it if n is not 0, and checks that this
-// command is part of it.
-func openRun(ctx context.Context, config orchestrator.Config, n int, command []string) (*cluster.Run, error) {
+// command is part of it. If it is not, mayCorrect decides whether this command replaces it.
+func openRun(ctx context.Context, config orchestrator.Config, n int, command []string, mayCorrect func(*cluster.Run, json.RawMessage) error) (*cluster.Run, error) {
 	run, err := cluster.Open(config.Output.Path)
 	if e := fault.As(err); e != nil && e.Code == fault.NoRun && n > 0 {
-		run, err = createRun(ctx, config, n, command)
+		run, err = createRun(ctx, config, n, command, cluster.Create)
 	}
 	if err != nil {
 		return nil, err
-	}
-	if n > 0 && n != run.Shards {
-		return nil, fault.New(fault.Conflict, "the run %s has %d shards, not %d", run.Dir, run.Shards, n).WithCode(fault.OtherRun, run.Dir)
 	}
 	now, err := orchestrator.DescribeJob(config)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := orchestrator.ComparePrints(run.Print, now.Print, config.Resume.AcceptChanges)
+	differs, err := compareRun(run, now.Print, n, config.Resume.AcceptChanges)
+	if err != nil || differs == nil {
+		return run, err
+	}
+	if n == 0 {
+		n = run.Shards
+	}
+	if why := mayCorrect(run, now.Print); why != nil {
+		return nil, fault.New(fault.Conflict, "%w; it cannot be corrected: %w", differs, why).WithCode(fault.OtherRun, cluster.Folder(run.Output))
+	}
+	corrected, err := createRun(ctx, config, n, command, run.Correct)
 	if err != nil {
-		return nil, fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", run.Dir, err)
+		return nil, err
 	}
-	if len(texts) > 0 {
-		return nil, fault.New(fault.Conflict, "this command differs from the one that started the run %s: %s", run.Dir, strings.Join(texts, "; ")).
-			WithCode(fault.OtherRun, run.Dir)
+	if differs, err := compareRun(corrected, now.Print, n, nil); err != nil || differs != nil { // another process was first
+		return nil, errors.Join(err, differs)
 	}
-	return run, nil
+	fmt.Fprintf(os.Stderr, "gpurun: this command replaces the one that started the run, of which no shard is done: %s\n", corrected.Dir)
+	return corrected, nil
 }
 
-// createRun counts the input and divides it.
-func createRun(ctx context.Context, config orchestrator.Config, n int, command []string) (*cluster.Run, error) {
+// compareRun returns how a command differs from the one that started the run; nil if it does not.
+func compareRun(run *cluster.Run, print json.RawMessage, n int, accepted []string) (differs, err error) {
+	folder := cluster.Folder(run.Output) // with all corrections
+	if n > 0 && n != run.Shards {
+		return fault.New(fault.Conflict, "the run %s has %d shards, not %d", folder, run.Shards, n).WithCode(fault.OtherRun, folder), nil
+	}
+	texts, err := orchestrator.ComparePrints(run.Print, print, accepted)
+	if err != nil {
+		return nil, fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", folder, err)
+	}
+	if len(texts) > 0 {
+		return fault.New(fault.Conflict, "this command differs from the one that started the run %s: %s", folder, strings.Join(texts, "; ")).
+			WithCode(fault.OtherRun, folder), nil
+	}
+	return nil, nil
+}
+
+// correctFailed lets a machine correct a run whose processes have all failed. What one has
+// computed before it stopped is kept. A command that was corrected is refused: a task may start late.
+func correctFailed(ctx context.Context, lostAfter time.Duration) func(*cluster.Run, json.RawMessage) error {
+	return func(run *cluster.Run, print json.RawMessage) error {
+		overview, err := watchRun(run, lostAfter).Overview(ctx)
+		if err != nil {
+			return err
+		}
+		if !overview.Claimed() {
+			return fault.New(fault.Conflict, "no machine has tried to compute it yet")
+		}
+		wrong, err := run.Corrected()
+		if err != nil {
+			return err
+		}
+		for _, m := range wrong {
+			if texts, err := orchestrator.ComparePrints(m.Print, print, nil); err == nil && len(texts) == 0 {
+				return fault.New(fault.Conflict, "it has corrected this command")
+			}
+		}
+		for _, s := range overview.Shards {
+			if s.State != cluster.Failed && s.Reached() > 0 {
+				return fault.New(fault.Conflict, "%d records of shard %d are computed", s.Reached(), s.Index)
+			}
+		}
+		return overview.CheckIdle()
+	}
+}
+
+// createRun counts the input, divides it, and creates the run.
+func createRun(ctx context.Context, config orchestrator.Config, n int, command []string, create func(cluster.Manifest) (*cluster.Run, error)) (*cluster.Run, error) {
 	survey, err := orchestrator.MakeSurvey(ctx, config, n)
 	if err != nil {
 		return nil, err
@@ -187,7 +240,7 @@ func createRun(ctx context.Context, config orchestrator.Config, n int, command [
 	if err != nil {
 		return nil, err
 	}
-	return cluster.Create(cluster.Manifest{
+	return create(cluster.Manifest{
 		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts,
 		Shards: n, First: survey.First, Records: survey.Records, Command: command, Print: survey.Print, Index: index,
 	})

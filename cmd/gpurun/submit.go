@@ -55,11 +55,12 @@ that of a single machine, and appears when it is complete.
   gpurun submit merge --clean /shared/out/
 
 If shards are missing, it lists them with the command that computes them, and exits with
-status 7. The shards' outputs stay in OUTPUT.shards unless --clean is given. A folder of
-parts is merged without copying data.`
+status 7. The shards' outputs stay in OUTPUT.shards unless --clean is given, now or later.
+A folder of parts is merged without copying data.`
 
 func newSubmitMerge() *cobra.Command {
 	var options cluster.MergeOptions
+	var clean bool
 	cmd := &cobra.Command{
 		Use:   "merge OUTPUT",
 		Short: "Merge the shards of a job into its output",
@@ -77,11 +78,11 @@ func newSubmitMerge() *cobra.Command {
 			defer stop()
 			options.Labels, options.Describe = shardLabels(), describeMerged(ctx, run)
 			options.Again = options.Force
-			return mergeRun(ctx, run, options)
+			return mergeRun(ctx, run, options, clean)
 		},
 	}
 	cmd.Flags().BoolVar(&options.Force, "force", false, "overwrite an existing output")
-	cmd.Flags().BoolVar(&options.Clean, "clean", false, "remove the outputs of the shards afterwards")
+	cmd.Flags().BoolVar(&clean, "clean", false, "remove the outputs of the shards afterwards")
 	cmd.Flags().DurationVar(&options.LostAfter, "claim-after", cluster.DefaultLostAfter, "take a process for lost that shows no sign of life for this long, and merge in its place")
 	return cmd
 }
@@ -133,8 +134,8 @@ func describable(run *cluster.Run) bool {
 	}))
 }
 
-// mergeRun merges a run and reports the result.
-func mergeRun(ctx context.Context, run *cluster.Run, options cluster.MergeOptions) error {
+// mergeRun merges a run, removes the outputs of its shards if clean is set, and reports the result.
+func mergeRun(ctx context.Context, run *cluster.Run, options cluster.MergeOptions, clean bool) error {
 	merged, err := run.Merge(ctx, options)
 	var missing *cluster.MissingError
 	switch {
@@ -151,6 +152,9 @@ func mergeRun(ctx context.Context, run *cluster.Run, options cluster.MergeOption
 		if merged.Failed > 0 {
 			fmt.Println("to retry them: gpurun retry " + slurm.Quote(merged.Output))
 		}
+	}
+	if clean && run.Clean() && merged.Already { // last: describeAgain reads them
+		fmt.Println("removed the outputs of the shards")
 	}
 	if merged.Failed > 0 || merged.Skipped > 0 {
 		return errSomeFailed
@@ -240,7 +244,7 @@ func newSubmitStatus() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return showRun(ctx, run.Watch(lostAfter), asJSON, watch, interval)
+			return showRun(ctx, watchRun(run, lostAfter), asJSON, watch, interval)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh until the run is merged, or until interrupted")
@@ -248,6 +252,13 @@ func newSubmitStatus() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().DurationVar(&lostAfter, "claim-after", cluster.DefaultLostAfter, "take a machine for lost that shows no sign of life for this long")
 	return cmd
+}
+
+// watchRun observes a run, with what its attempts have committed.
+func watchRun(run *cluster.Run, lostAfter time.Duration) *cluster.Watch {
+	w := run.Watch(lostAfter)
+	w.Committed = orchestrator.Committed
+	return w
 }
 
 // showRun shows the state of a run, once or repeatedly.

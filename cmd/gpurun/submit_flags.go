@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -187,6 +188,23 @@ func absoluteOutput(path string) (string, error) {
 		full += "/"
 	}
 	return full, nil
+}
+
+// lacksInterpreter reports whether a kernel could not be asked because its Python is not here.
+func lacksInterpreter(err error) bool {
+	e := fault.As(err)
+	return e != nil && e.Kind == fault.Incompatible && e.Code == fault.Setting && e.Value == "python"
+}
+
+// activeEnvironment returns the variables by which a kernel finds its interpreter and modules.
+// Slurm passes them on, but not at every site, and not to a script that is submitted later.
+func activeEnvironment() (env []string) {
+	for _, name := range []string{"PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONPATH"} {
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // programPath returns the path of this program, for scripts.

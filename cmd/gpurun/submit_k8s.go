@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +25,8 @@ merges the results.
 
 Paths are those in the pod. The volume claim must allow writing from several nodes
 (ReadWriteMany); it is mounted at /data unless --claim NAME:FOLDER says otherwise. The
-image contains the kernel and gpurun. Pods run without root.
+image contains the kernel and gpurun; the kernel is checked if it is here, too. Pods run
+without root.
 
 Apply the same manifest again, after kubectl delete job, to compute what is missing.
 Accepts every flag of gpurun run; the pods get them.`
@@ -70,6 +72,9 @@ func (f *k8sFlags) submit(cmd *cobra.Command, w io.Writer, args []string) error 
 	if err := f.check(config); err != nil {
 		return err
 	}
+	if err := f.checkKernel(cmd.Context(), config); err != nil {
+		return err
+	}
 	f.Shards, f.Job.Nodes, f.GPUs, f.Retries = f.shardCount, f.nodes, f.gpusPerNode, podRetries
 	f.Name = k8s.Name("gpurun-" + filepath.Base(config.Output.Path))
 	if f.runFlags.name != "" {
@@ -79,6 +84,18 @@ func (f *k8sFlags) submit(cmd *cobra.Command, w io.Writer, args []string) error 
 	f.Args = append([]string{"run", "--shard", fmt.Sprintf("auto/%d", f.shardCount), "--merge"}, f.forwarded(cmd.Flags())...)
 	_, err = io.WriteString(w, f.Manifest())
 	return err
+}
+
+// checkKernel checks the kernel as gpurun plan does, without a device and without the input, which
+// is on the volume. A kernel that only the image has cannot be checked.
+func (f *k8sFlags) checkKernel(ctx context.Context, config orchestrator.Config) error {
+	config.Input.Path, config.Input.Paths = "-", nil
+	err := orchestrator.CheckKernel(ctx, config)
+	if info, missing := os.Stat(config.Kernel.Name); err != nil && (missing != nil || info.IsDir() || lacksInterpreter(err)) {
+		fmt.Fprintf(os.Stderr, "gpurun: the kernel was not checked, because the image has it: here, %v\n", err)
+		return nil
+	}
+	return f.job.origins.explain(err)
 }
 
 // check rejects what would fail in the cluster only.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -32,8 +34,10 @@ Input, output, kernel and gpurun itself must be on storage that all nodes share.
   gpurun submit slurm … --print > job.sh          read or edit it, then: bash job.sh
   gpurun submit status out.jsonl --watch
 
-Run the same command again to submit what is missing: shards that are neither done nor
-in Slurm's queue. A node that has finished its shard continues with others, the model
+The kernel is checked before anything is submitted, and the scripts record the active
+Python environment. Run the same command again to submit what is missing: shards that are
+neither done nor in Slurm's queue. A corrected command replaces one of which no shard is
+done. A node that has finished its shard continues with others, the model
 loaded. A lost node costs time only: Slurm starts its task again, or another node
 continues with its shard. 90 s before its time limit a task saves its results and
 returns to the queue.
@@ -82,20 +86,51 @@ func (f *slurmFlags) submit(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if f.print {
-		return f.printScript(cmd.Context(), os.Stdout, job, config)
-	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if err := f.checkKernel(ctx, config); err != nil {
+		return err
+	}
+	if f.print {
+		return f.printScript(ctx, os.Stdout, job, config)
+	}
 	size, err := slurm.MaxArraySize(ctx) // before the input is counted, which may take long
 	if err != nil {
 		return err
 	}
-	run, err := openRun(ctx, config, f.shardCount, os.Args)
+	s := &submission{job: job, arraySize: size, out: os.Stdout}
+	s.run, err = openRun(ctx, config, f.shardCount, os.Args, func(run *cluster.Run, _ json.RawMessage) error { return s.checkIdle(ctx, run) })
 	if err != nil {
 		return f.job.origins.explain(err)
 	}
-	return (&submission{job: job, run: run, arraySize: size, out: os.Stdout}).submit(ctx)
+	return s.submit(ctx)
+}
+
+// checkKernel checks the kernel as gpurun plan does, without a device. Only a node may have the
+// interpreter, if lines prepare the nodes.
+func (f *slurmFlags) checkKernel(ctx context.Context, config orchestrator.Config) error {
+	err := orchestrator.CheckKernel(ctx, config)
+	if len(f.setup) > 0 && lacksInterpreter(err) {
+		fmt.Fprintf(os.Stderr, "gpurun: the kernel was not checked: %v\n", err)
+		return nil
+	}
+	return f.job.origins.explain(err)
+}
+
+// checkIdle reports why a run cannot be corrected; nil if it can.
+func (s *submission) checkIdle(ctx context.Context, run *cluster.Run) error {
+	overview, err := run.Watch(0).Overview(ctx)
+	if err != nil {
+		return err
+	}
+	q, err := s.queued(ctx)
+	if err != nil {
+		return err
+	}
+	if jobs := append(q.jobs, q.merges...); len(jobs) > 0 {
+		return fault.New(fault.Conflict, "Slurm's queue has %s: run scancel %s first", jobsText(jobs), strings.Join(jobs, " "))
+	}
+	return overview.CheckIdle()
 }
 
 // slurmJob describes the jobs to submit.
@@ -131,7 +166,7 @@ func (f *slurmFlags) slurmJob(cmd *cobra.Command, config orchestrator.Config) (j
 	}
 	return slurm.Job{
 		Name: "gpurun-" + filepath.Base(output), Program: program, Dir: dir, Logs: slurmFolder(output),
-		Nodes: f.nodes, GPUsPerNode: f.gpusPerNode, GPUType: f.gpuType, Options: options, MergeOptions: mergeOptions, Setup: f.setup,
+		Nodes: f.nodes, GPUsPerNode: f.gpusPerNode, GPUType: f.gpuType, Options: options, MergeOptions: mergeOptions, Setup: f.setup, Env: activeEnvironment(),
 		Shards: f.shardCount, Run: f.forwarded(cmd.Flags()), Merge: merge, Lead: lead,
 	}, nil
 }

@@ -193,6 +193,7 @@ func (a *Attempt) finish(state string, err error) error {
 	if state == endCommitted {
 		return replaceJSON(a.join(endFile), e)
 	}
+	_ = a.writeBeat() // with its last counts
 	return writeJSON(a.join(endFile), e)
 }
 

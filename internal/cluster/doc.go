@@ -7,6 +7,7 @@
 //
 //	out.jsonl.shards/
 //	  run.json                    what the run is, see Manifest; never changes
+//	  corrected-2/run.json        the run that counts instead, see Correct; all else is here then
 //	  attempts/00003-8f3a1c20/    one attempt to compute shard 3; no other process writes here
 //	    attempt.json              who computes it
 //	    beat.json                 replaced at intervals: the attempt is alive, and how far it is

@@ -80,6 +80,8 @@ type Run struct {
 	Manifest
 	// Dir is the run folder.
 	Dir string
+
+	number int // from 1 on; see Correct
 }
 
 // Folder returns the run folder of an output.
@@ -94,15 +96,21 @@ func (r *Run) join(names ...string) string {
 	return filepath.Join(append([]string{r.Dir}, names...)...)
 }
 
-// Open opens the run of an output.
+// Open opens the run of an output, the last one if it was corrected.
 func Open(output string) (*Run, error) {
-	r := &Run{Dir: Folder(output)}
+	return open(output, latest(Folder(output)))
+}
+
+func open(output string, number int) (*Run, error) {
+	r := &Run{Dir: numbered(Folder(output), number), number: number}
 	path := r.join(manifestFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, fault.New(fault.Usage, "%s is not divided into shards: there is no %s", output, path).WithCode(fault.NoRun, "")
 	}
-	if err := makePrivate(r.Dir); err != nil {
-		return nil, storage("open the run folder", err)
+	for _, dir := range []string{Folder(output), r.Dir} {
+		if err := makePrivate(dir); err != nil {
+			return nil, storage("open the run folder", err)
+		}
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -119,7 +127,7 @@ func Open(output string) (*Run, error) {
 	case r.Shards < 1 || r.Shards > MaxShards || r.Records < 0 || r.First < 0:
 		return nil, fault.New(fault.Conflict, "%s is damaged: %d shards of %d records", path, r.Shards, r.Records)
 	}
-	if r.Output = strings.TrimSuffix(r.Dir, folderSuffix); r.Parts {
+	if r.Output = strings.TrimSuffix(Folder(output), folderSuffix); r.Parts {
 		r.Output += "/"
 	}
 	return r, nil
@@ -153,7 +161,9 @@ func compact(m *Manifest) error {
 
 // Create creates a run. If another process has created one for the same output, it returns
 // that: the caller must compare the two. ID, Created and Sum are set here.
-func Create(m Manifest) (*Run, error) {
+func Create(m Manifest) (*Run, error) { return create(m, 1) }
+
+func create(m Manifest, number int) (*Run, error) {
 	if m.Shards < 1 || m.Shards > MaxShards {
 		return nil, fault.New(fault.Usage, "a run has 1 to %d shards, not %d", MaxShards, m.Shards).Set("shard")
 	}
@@ -165,7 +175,7 @@ func Create(m Manifest) (*Run, error) {
 		return nil, err
 	}
 	m.Sum = m.sum()
-	r := &Run{Manifest: m, Dir: Folder(m.Output)}
+	r := &Run{Manifest: m, Dir: numbered(Folder(m.Output), number), number: number}
 	for _, dir := range []string{"", attemptsDir, claimsDir, commitsDir} {
 		if err := os.Mkdir(r.join(dir), files.PrivateDirMode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, storage("create the run folder", err)
@@ -184,7 +194,7 @@ func Create(m Manifest) (*Run, error) {
 		return nil, err
 	}
 	if !won {
-		return Open(m.Output)
+		return open(m.Output, number)
 	}
 	return r, nil
 }

@@ -19,8 +19,6 @@ type MergeOptions struct {
 	// Force replaces an existing output. Again also replaces the output of an earlier merge, if
 	// it has changed since.
 	Force, Again bool
-	// Clean removes the shards' outputs afterwards.
-	Clean bool
 	// LostAfter and Labels are as in Work.
 	LostAfter time.Duration
 	Labels    map[string]string
@@ -247,9 +245,6 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 		return Merged{}, err
 	}
 	_ = m.attempt.finish(endCommitted, nil)
-	if m.Clean {
-		m.clean()
-	}
 	return m.merged, nil
 }
 
@@ -264,13 +259,20 @@ func (m *merge) overtaken() (Merged, bool) {
 	return done, true
 }
 
-// clean removes the outputs of all attempts. What they were remains on record.
-func (m *merge) clean() {
-	entries, _ := os.ReadDir(m.run.join(attemptsDir))
-	for _, entry := range entries {
-		a := &Attempt{run: m.run, dir: m.run.join(attemptsDir, entry.Name())}
-		a.discard()
+// Clean removes the outputs of all attempts of a merged run, those of corrected runs included,
+// and reports whether there were any. What they were remains on record.
+func (r *Run) Clean() (removed bool) {
+	for number := 1; number <= r.number; number++ {
+		dir := filepath.Join(numbered(Folder(r.Output), number), attemptsDir)
+		entries, _ := os.ReadDir(dir)
+		for _, entry := range entries {
+			a := &Attempt{run: r, dir: filepath.Join(dir, entry.Name())}
+			_, err := os.Lstat(a.Output())
+			removed = removed || err == nil
+			a.discard()
+		}
 	}
+	return removed
 }
 
 // errorsOf is where it wrote the failed records.

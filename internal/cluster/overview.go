@@ -18,7 +18,8 @@ type Overview struct {
 	Done    int64 `json:"done"`
 	Failed  int64 `json:"failed"`
 	Answers int64 `json:"answers,omitempty"`
-	// Rate is that of the running shards together, in records per second.
+	// Rate is that of the running shards together, in records per second, as their machines have
+	// computed so far.
 	Rate float64 `json:"records_per_second"`
 	// Merged: the output is written.
 	Merged bool    `json:"merged"`
@@ -64,13 +65,37 @@ func (w *Watch) Overview(ctx context.Context) (Overview, error) {
 		o.Done += s.Done
 		o.Failed += s.Failed
 		o.Answers += s.Answers
-		if s.State == Running {
-			o.Rate += s.Rate
-		}
 	}
+	o.Rate = totalRate(shards)
 	o.Nodes = nodes(shards)
 	_, o.Merged = w.run.alreadyMerged()
 	return o, nil
+}
+
+// totalRate returns the rate of the running shards together. A shard that has just begun says
+// little about its rate, so each counts with that of all shards of its machine, or else of all
+// machines.
+func totalRate(shards []Shard) (total float64) {
+	type work struct{ records, seconds float64 }
+	hosts := make(map[string]work)
+	var all work
+	for _, s := range shards {
+		if n := float64(s.Reached()); s.Rate > 0 && n > 0 {
+			w := hosts[s.Host]
+			hosts[s.Host] = work{w.records + n, w.seconds + n/s.Rate}
+			all = work{all.records + n, all.seconds + n/s.Rate}
+		}
+	}
+	for _, s := range shards {
+		w, known := hosts[s.Host]
+		if !known {
+			w = all
+		}
+		if s.State == Running && w.seconds > 0 {
+			total += w.records / w.seconds
+		}
+	}
+	return total
 }
 
 // nodes sums up shards by machine.

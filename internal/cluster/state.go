@@ -80,6 +80,11 @@ func beatInterval(lostAfter time.Duration) time.Duration {
 // Watch observes a run. Whether an attempt is alive is decided by this process's own clock,
 // since those of other hosts may differ: it is alive as long as its beat changes.
 type Watch struct {
+	// Committed returns how many records an attempt has committed to its output, and how many
+	// further ones have a logged answer. If it is nil, the shards show what attempts have reported
+	// with their last sign of life.
+	Committed func(output string) (records, answers int64)
+
 	run       *Run
 	lostAfter time.Duration
 	attempts  map[string]*observed
@@ -256,10 +261,22 @@ func (w *Watch) describe(s *Shard, o *observed) {
 	default:
 		s.State, s.Rate = Running, o.last.Rate
 	}
+	if w.Committed != nil {
+		w.count(s)
+	}
 	if s.State == Running || s.State == Lost {
 		s.Beat = o.last.Time
 		s.Silent = silent.Round(time.Second / 10).Seconds()
 	}
+}
+
+// count sets what a shard's attempt has committed. A running one may have computed more.
+func (w *Watch) count(s *Shard) {
+	records, answers := w.Committed(w.run.outputOf(s.Attempt))
+	if s.State == Running && s.Reached() >= records+answers {
+		return
+	}
+	s.Done, s.Answers, s.Failed = records, answers, min(s.Failed, records)
 }
 
 // Missing returns the shards that are not committed.

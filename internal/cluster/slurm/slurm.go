@@ -29,7 +29,9 @@ type Job struct {
 	GPUType     string
 	// Options are options of sbatch for all jobs, MergeOptions more of them for the merge.
 	Options, MergeOptions []string
-	// Setup are lines of shell that prepare a node: module load cuda.
+	// Env are variables, NAME=VALUE, that the tasks get, whatever Slurm passes on.
+	Env []string
+	// Setup are lines of shell that prepare a node: module load cuda. They see Env.
 	Setup []string
 	// Shards is the number of shards of the run.
 	Shards int
@@ -88,6 +90,10 @@ func (j Job) ArrayScript(a Array) string {
 	}
 	s.option("output", filepath.Join(escapePattern(j.Logs), "%A_%a.log"))
 	s.raw(j.Options)
+	for _, variable := range j.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		s.line("export " + name + "=" + Quote(value))
+	}
 	s.setup(j.Dir, j.Setup)
 	s.exec(j.Program, append([]string{"run", "--shard", j.shard(a)}, j.Run...))
 	return s.String()

@@ -47,7 +47,7 @@ func TestSplit(t *testing.T) {
 var job = Job{
 	Name: "gpurun-out.jsonl", Program: "/shared/it's here/gpurun", Dir: "/shared/my work", Logs: "/shared/50% done/slurm",
 	Nodes: 4, GPUsPerNode: 8, GPUType: "h100", Options: []string{"--partition=gpu", "--comment=two words", "-A proj", "--cpus-per-gpu=8", "--gres=nvme:1"},
-	MergeOptions: []string{"--partition=cpu"}, Setup: []string{"module load cuda"}, Shards: 16, Lead: 90 * time.Second,
+	MergeOptions: []string{"--partition=cpu"}, Env: []string{"PATH=/shared/my venv/bin:/bin"}, Setup: []string{"module load cuda"}, Shards: 16, Lead: 90 * time.Second,
 	Run: []string{"--kernel=embed.py", "--output=/shared/out.jsonl", "in $HOME.jsonl"}, Merge: []string{"submit", "merge", "/shared/out.jsonl"},
 }
 
@@ -67,6 +67,7 @@ func TestArrayScript(t *testing.T) {
 #SBATCH -A proj
 #SBATCH --cpus-per-gpu=8
 #SBATCH --gres=nvme:1
+export PATH='/shared/my venv/bin:/bin'
 cd '/shared/my work' || exit 2
 module load cuda
 exec '/shared/it'\''s here/gpurun' run --shard auto/16 --kernel=embed.py --output=/shared/out.jsonl 'in $HOME.jsonl'
