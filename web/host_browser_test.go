@@ -124,3 +124,31 @@ func TestBrowserRuns(t *testing.T) {
 	b.shot("runs")
 	b.noErrors()
 }
+
+// The page lists the latest of many past jobs, and more of them on request.
+func TestBrowserManyPastJobs(t *testing.T) {
+	b := openBrowser(t, 1000)
+	type job = map[string]any
+	jobs := []job{}
+	for i := range 454 {
+		jobs = append(jobs, job{
+			"job":   job{"id": fmt.Sprint(i), "output": fmt.Sprintf("/data/out-%d.jsonl", i), "kernel": "echo", "started": "2026-01-01T00:00:00Z"},
+			"phase": "ended", "total": 10, "done": job{"records": 10, "failed": 0},
+		})
+	}
+	data, err := json.Marshal(job{"jobs": jobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.open(serveFixture(t, map[string]string{"/api/system/status": hostStatus, "/api/jobs": string(data), "/api/runs": `{"runs":[]}`, "/api/gpu/metrics/history": `{"success":true,"data":{"metrics":[]}}`}))
+	const rows = `document.querySelectorAll("section[aria-label='Past jobs'] tbody tr")`
+	b.await("the latest", rows+`.length === 20 && `+rows+`[0].textContent.includes("out-0.jsonl")`)
+	b.await("how many there are", `document.querySelector("section[aria-label='Past jobs'] h2").textContent === "Past jobs · 454"`)
+	b.press("Show 100 more")
+	b.await("more of them", rows+`.length === 120`)
+	for range 4 {
+		eval[any](b, `document.querySelector("section[aria-label='Past jobs'] button").click()`)
+	}
+	b.await("all of them", rows+`.length === 454 && document.querySelector("section[aria-label='Past jobs'] button").hidden`)
+	b.noErrors()
+}

@@ -2,6 +2,9 @@
 import { el, keyed, setText } from "./dom.js";
 import { baseName, clock, count, duration, percent, reached, short } from "./format.js";
 
+const first = 20; // rows, until the reader asks for more
+const page = 100; // more of them at a time
+
 export class JobTable {
   // past tables have no speed and no estimate.
   constructor(title, empty, past = false) {
@@ -10,14 +13,25 @@ export class JobTable {
     this.empty = el("p", { class: "empty" }, empty);
     this.rows = el("tbody", {});
     this.table = el("table", {}, el("thead", {}, el("tr", {}, ...["Job", "Progress", "Speed", "Remaining", "Failed", "Started"].map((name) => el("th", { scope: "col" }, name)))), this.rows);
-    this.node = el("section", { class: past ? "card jobs past" : "card jobs", "aria-label": title }, el("div", { class: "head" }, this.head), this.empty, this.table);
+    this.most = past ? first : Infinity;
+    this.more = el("button", { type: "button", hidden: true, onclick: () => this.showMore() });
+    this.node = el("section", { class: past ? "card jobs past" : "card jobs", "aria-label": title },
+      el("div", { class: "head" }, this.head), this.empty, this.table, el("div", { class: "buttons start" }, this.more));
+  }
+
+  showMore() {
+    this.most += page;
+    this.update(this.jobs);
   }
 
   update(jobs) {
+    this.jobs = jobs;
+    this.more.hidden = jobs.length <= this.most;
+    setText(this.more, `Show ${count(Math.min(page, jobs.length - this.most))} more`);
     setText(this.head, jobs.length ? `${this.title} · ${count(jobs.length)}` : this.title);
     this.empty.hidden = jobs.length > 0;
     this.table.hidden = !jobs.length;
-    keyed(this.rows, jobs, (j) => j.job.id, make, update);
+    keyed(this.rows, jobs.slice(0, this.most), (j) => j.job.id, make, update);
   }
 }
 
