@@ -78,6 +78,27 @@ func query(t *testing.T, address, expression string) int {
 	return len(answer.Data.Result)
 }
 
+// lintMetrics lets promtool check the metrics. It dislikes one label, which is NVIDIA's, and
+// the unit of memory, which the requirements name.
+func lintMetrics(t *testing.T, address string) {
+	t.Helper()
+	response, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	cmd := exec.Command("promtool", "check", "metrics")
+	cmd.Stdin = response.Body
+	out, _ := cmd.CombinedOutput() // it fails because of those
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		if !strings.HasSuffix(line, " label names should be written in 'snake_case' not 'camelCase'") &&
+			!strings.HasSuffix(line, "_mb metric names should not contain abbreviated units") {
+			t.Errorf("promtool: %s", line)
+		}
+	}
+}
+
 // dashboardQueries returns every query of the Grafana dashboard, for all hosts.
 func dashboardQueries(t *testing.T) (list []string) {
 	t.Helper()
@@ -120,6 +141,7 @@ func TestPrometheus(t *testing.T) {
 	await(t, "the job to appear", func() bool { return query(t, address, `gpurun_records_total{verdict="succeeded"} > 0`) > 0 })
 	s.ask("POST", "/api/gpu/memory/allocate", `{"allocation_id":"b","required_mb":100}`)
 	s.ask("POST", "/api/gpu/memory/allocate", `{"allocation_id":"b","required_mb":99999999}`)
+	lintMetrics(t, s.url+"/metrics")
 	for _, expression := range dashboardQueries(t) {
 		await(t, "data of "+expression, func() bool { return query(t, address, expression) > 0 })
 	}
