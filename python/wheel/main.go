@@ -49,7 +49,7 @@ func build(binary, version, source, third, out string) (string, error) {
 	if third != "" {
 		licenses = append(licenses, third)
 	}
-	if err := w.addMetadata(licenses); err != nil {
+	if err := w.addMetadata(filepath.Join(source, "..", "README.md"), licenses); err != nil {
 		return "", err
 	}
 	path := filepath.Join(out, w.name())

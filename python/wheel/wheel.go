@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -79,11 +80,22 @@ Provides-Extra: pandas
 Requires-Dist: pandas; extra == "pandas"
 Provides-Extra: arrow
 Requires-Dist: pyarrow; extra == "arrow"
-`
+Project-URL: Source, https://github.com/gpurun/gpurun
+Description-Content-Type: text/markdown
 
-// addMetadata adds what pip reads, with license files. It must be called last: RECORD lists
-// all files.
-func (w *wheel) addMetadata(licenses []string) error {
+%s`
+
+// relative are links within the repository.
+var relative = regexp.MustCompile(`\]\(([A-Za-z][^):]*)\)`)
+
+// addMetadata adds what pip reads, with a description in Markdown and license files. It must be
+// called last: RECORD lists all files.
+func (w *wheel) addMetadata(description string, licenses []string) error {
+	readme, err := os.ReadFile(description)
+	if err != nil {
+		return err
+	}
+	readme = relative.ReplaceAll(readme, []byte("](https://github.com/gpurun/gpurun/blob/main/$1)"))
 	var named strings.Builder
 	for _, path := range licenses {
 		text, err := os.ReadFile(path)
@@ -93,7 +105,7 @@ func (w *wheel) addMetadata(licenses []string) error {
 		w.add(w.info()+"/licenses/"+filepath.Base(path), text, 0o644)
 		fmt.Fprintf(&named, "License-File: %s\n", filepath.Base(path))
 	}
-	w.add(w.info()+"/METADATA", fmt.Appendf(nil, metadata, w.version, named.String()), 0o644)
+	w.add(w.info()+"/METADATA", fmt.Appendf(nil, metadata, w.version, named.String(), readme), 0o644)
 	w.add(w.info()+"/WHEEL", fmt.Appendf(nil, "Wheel-Version: 1.0\nGenerator: gpurun\nRoot-Is-Purelib: false\nTag: %s\n", w.tag), 0o644)
 	sort.Slice(w.files, func(i, j int) bool { return w.files[i].name < w.files[j].name })
 	var record strings.Builder

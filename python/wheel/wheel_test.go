@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,6 +96,24 @@ func TestArchive(t *testing.T) {
 	for _, name := range []string{"gpurun/__init__.py", "gpurun/__init__.pyi", "gpurun/py.typed", "gpurun_runner/__init__.py", "gpurun_runner/kernel.py", "gpurun-1.2.3.dist-info/licenses/LICENSE", "gpurun-1.2.3.dist-info/licenses/SECURITY.md"} {
 		if files[name] == nil {
 			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// TestDescription: the wheel describes itself with the README, whose links work elsewhere.
+func TestDescription(t *testing.T) {
+	w := &wheel{version: "1.2.3"}
+	if err := w.addMetadata("../../README.md", nil); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(w.files, func(e entry) bool { return strings.HasSuffix(e.name, "/METADATA") })
+	header, body, _ := strings.Cut(string(w.files[i].data), "\n\n")
+	if !strings.Contains(header, "\nDescription-Content-Type: text/markdown") || !strings.HasPrefix(body, "# gpurun\n") {
+		t.Errorf("no description:\n%s\n\n%.100s", header, body)
+	}
+	for _, link := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(body, -1) {
+		if !strings.HasPrefix(link[1], "https://") && !strings.HasPrefix(link[1], "#") {
+			t.Errorf("a link that only works in the repository: %s", link[1])
 		}
 	}
 }
