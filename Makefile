@@ -1,7 +1,7 @@
 # make demo       build gpurun, run it on a small sample, show the result
 # make test       run the tests; make test-all leaves nothing out, make test-race uses the race detector everywhere
 # make install    install gpurun, man pages and completions below PREFIX (/usr/local)
-# make dist       build wheels for pip in dist/, for x86_64 and aarch64
+# make wheel      build a wheel for pip in dist/, for this machine; ARCH="amd64 arm64" names others
 # make check      check formatting, vet, staticcheck, generated code, imports, types on other platforms
 # make gpu-test   run the tests that need a GPU; make gpu-bench runs the benchmarks
 # make web        build the page of jobs from web/src; make browser-test tests it in Chromium
@@ -15,8 +15,8 @@
 # make house      measure the structure of the code: size, types, mode checks
 # make flat       show that memory stays flat on 10 GB and on 10,000 files
 #
-# Go, git and make are required. Other missing tools are installed with apt when possible;
-# anything skipped is reported.
+# Go, git and make are required. Other missing tools are installed with apt when possible, and
+# named before that; anything skipped is reported.
 
 SHELL := /bin/bash
 GO    ?= go
@@ -31,9 +31,9 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install dist packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts tools web browser-test deploy-test api-test llm-test site slurm-test clean
+.PHONY: build install wheel packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test site slurm-test clean
 
-build: tools
+build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
 		else echo "building bin/gpurun; the first build downloads and compiles its dependencies, which takes a minute or two"; fi
 	@GO='$(GO)' ./scripts/build.sh bin/gpurun
@@ -44,19 +44,25 @@ install: build
 	umask 022 && bin/gpurun generate $(DESTDIR)$(PREFIX)/share
 	install -D -m 644 deploy/gpurun.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/gpurun.conf
 
-# Builds wheels whose program lands on PATH. They depend on the commit and the compilers
-# alone: two builds are identical. GPUs need NVML, which needs a C compiler for the target.
-dist: tools
-	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
-	@GO='$(GO)' ./scripts/dist.sh
+# Builds wheels whose program lands on PATH, for ARCH: this machine unless it names others. They
+# depend on the commit and the compilers alone: two builds are identical. GPUs need NVML, which
+# needs a C compiler for the target.
+HOSTARCH := $(shell $(GO) env GOHOSTARCH 2>/dev/null)
+ARCH := $(HOSTARCH)
+CROSS_amd64 := gcc-x86-64-linux-gnu:x86_64-linux-gnu-gcc libc6-dev-amd64-cross:/usr/x86_64-linux-gnu/include/stdio.h
+CROSS_arm64 := gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+cross-tools = $(foreach arch,$(filter-out $(HOSTARCH),$(1)),$(CROSS_$(arch)))
+wheel: compiler
+	@$(if $(call cross-tools,$(ARCH)),./scripts/tools.sh $(call cross-tools,$(ARCH)))
+	@GO='$(GO)' ARCH='$(ARCH)' ./scripts/wheel.sh
 
 # Builds tarballs, Debian packages and wheels with GoReleaser, without publishing them.
 # package-test unpacks them and runs what is inside.
 # GoReleaser does not read the commit of a repository without a remote.
 REMOTE = $(if $(shell git remote),,GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/gpurun/gpurun)
 GORELEASER := github.com/goreleaser/goreleaser/v2@v2.14.1
-packages: tools
-	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+packages: compiler
+	@./scripts/tools.sh $(call cross-tools,amd64 arm64)
 	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then rm -rf dist/packages && $(REMOTE) "$$goreleaser" release --snapshot --clean; \
 		else echo "SKIPPED: no GoReleaser: the packages are not built"; fi
 
@@ -65,8 +71,8 @@ package-test:
 		else echo "SKIPPED: there are no packages in dist/packages: run make packages"; fi
 
 # Builds one commit twice, in different folders with empty caches, and compares the packages.
-reproducible: tools
-	@./scripts/tools.sh gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc libc6-dev-arm64-cross:/usr/aarch64-linux-gnu/include/stdio.h
+reproducible: compiler
+	@./scripts/tools.sh $(call cross-tools,amd64 arm64)
 	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then \
 		GPURUN_GORELEASER=$$goreleaser $(GO) test -count=1 -v -timeout 60m -run TestReproduciblePackages ./deploy; \
 		else echo "SKIPPED: no GoReleaser: comparing the program and the wheel only"; \
@@ -273,8 +279,10 @@ gpu-bench:
 	for shape in minilm base; do python3 bench/natural/run.py --gpurun bin/gpurun --shape $$shape --results bin/natural.json; done
 	python3 bench/llm/continuous.py --gpurun bin/gpurun --results bin/continuous.json
 
-# Installs the tools besides Go that tests and builds need: only missing ones, and only
-# if apt works without a prompt (as root, or with passwordless sudo).
+# Installs the C compiler that a build needs for GPUs, and the further tools that tests need:
+# only missing ones, and only if apt works without a prompt (as root, or with passwordless sudo).
+compiler:
+	@./scripts/tools.sh gcc:cc libc6-dev:/usr/include/stdio.h
 tools:
 	@./scripts/tools.sh gcc:cc libc6-dev:/usr/include/stdio.h protobuf-compiler:protoc coreutils:stdbuf util-linux:setsid
 

@@ -2,8 +2,10 @@ package deploy_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -145,5 +147,64 @@ func TestMakeTargets(t *testing.T) {
 	}
 	if found < 15 {
 		t.Errorf("found only %d targets", found)
+	}
+}
+
+// planned returns what make would do.
+func planned(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("make", append([]string{"-C", "..", "-n"}, args...)...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "ARCH=") }), "MAKEFLAGS=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make %s: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// TestWheelIsForThisMachine: other architectures, and the compilers that they need, are asked for
+// by name. What only tests need is not installed for a build.
+func TestWheelIsForThisMachine(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("SKIPPED: no make")
+	}
+	other, compiler := "arm64", "gcc-aarch64-linux-gnu"
+	if runtime.GOARCH == "arm64" {
+		other, compiler = "amd64", "gcc-x86-64-linux-gnu"
+	}
+	own := planned(t, "wheel")
+	for _, word := range []string{compiler, other, "protobuf-compiler"} {
+		if strings.Contains(own, word) {
+			t.Errorf("make wheel has to do with %s:\n%s", word, own)
+		}
+	}
+	if both := planned(t, "wheel", "ARCH="+runtime.GOARCH+" "+other); !strings.Contains(both, compiler) || !strings.Contains(both, "ARCH='"+runtime.GOARCH+" "+other+"'") {
+		t.Errorf("make wheel for both:\n%s", both)
+	}
+	if demo := planned(t, "demo"); strings.Contains(demo, "protobuf-compiler") {
+		t.Errorf("make demo installs what it does not need:\n%s", demo)
+	}
+}
+
+// TestToolsAreAnnounced: it is said what is installed, and how, before it is.
+func TestToolsAreAnnounced(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"apt-get": "#!/bin/sh\necho \"apt-get $*\" >&3\n", "sudo": "#!/bin/sh\nshift\nexec \"$@\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("bash", "-c", "exec 3>&1; ./tools.sh no-such-package:no-such-command 2>&1")
+	cmd.Dir = "../scripts"
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said, _, called := strings.Cut(string(out), "apt-get update\n")
+	if !called || !strings.Contains(said, "installing with apt-get: no-such-package") {
+		t.Errorf("it says\n%s", out)
 	}
 }

@@ -21,7 +21,7 @@ if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
 	echo "NOTE: missing, and cannot be installed here: ${missing[*]}" >&2
 	exit 0
 fi
-echo "installing ${missing[*]}" >&2
+echo "installing with apt-get: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 if ! { "${as_root[@]}" apt-get update && "${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then

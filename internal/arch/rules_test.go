@@ -181,7 +181,7 @@ var rules = []rule{
 		nil, "tests of files only"},
 	{"deploy/licenses", "the licenses of what the program contains, for the packages",
 		nil, "a build tool: it knows files only"},
-	{"python/wheel", "packing the program and the Python package into a wheel (`make dist`)",
+	{"python/wheel", "packing the program and the Python package into a wheel (`make wheel`)",
 		nil, "a build tool: it knows files only"},
 	{"docs", "the manual, for `gpurun manual`",
 		nil, "text alone"},

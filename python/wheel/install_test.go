@@ -41,7 +41,7 @@ func lookUp(t *testing.T, folders, name string) string {
 	return ""
 }
 
-// buildDist builds the wheel of this machine as make dist does.
+// buildDist builds the wheel of this machine as make wheel does.
 func buildDist(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
@@ -49,7 +49,7 @@ func buildDist(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command(t, root, append(os.Environ(), "OUT="+out, "ARCHS="+runtime.GOARCH, "VERSION=v9.8.7"), filepath.Join(root, "scripts/dist.sh"))
+	command(t, root, append(os.Environ(), "OUT="+out, "ARCH="+runtime.GOARCH, "VERSION=v9.8.7"), filepath.Join(root, "scripts/wheel.sh"))
 	wheels, _ := filepath.Glob(filepath.Join(out, "*.whl"))
 	if len(wheels) != 1 {
 		t.Fatalf("%q", wheels)

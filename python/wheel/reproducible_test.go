@@ -28,13 +28,13 @@ func TestReproducible(t *testing.T) {
 		}
 		command(t, root, os.Environ(), "sh", "-ec", "umask "+[]string{"022", "077"}[i]+"; git archive "+commit+" | tar -x -C '"+dir+"'")
 		modules := strings.TrimSpace(command(t, root, os.Environ(), "go", "env", "GOMODCACHE"))
-		env := append(os.Environ(), "OUT="+filepath.Join(dir, "dist"), "ARCHS="+runtime.GOARCH, "GOCACHE="+filepath.Join(dir, "cache"),
+		env := append(os.Environ(), "OUT="+filepath.Join(dir, "dist"), "ARCH="+runtime.GOARCH, "GOCACHE="+filepath.Join(dir, "cache"),
 			"GOFLAGS="+[]string{"", "-buildvcs=true -modcacherw"}[i],
 			"VERSION=v9.8.7", "COMMIT=0123456789012345678901234567890123456789", "COMMIT_TIME=2026-01-02T03:04:05Z")
 		if i == 1 { // the same modules in another folder
 			env = append(env, "GOMODCACHE="+filepath.Join(dir, "modules"), "GOPROXY=file://"+modules+"/cache/download", "GOSUMDB=off", "TZ=Asia/Tokyo", "LC_ALL=C")
 		}
-		t.Log(command(t, dir, env, "bash", "scripts/dist.sh"))
+		t.Log(command(t, dir, env, "bash", "scripts/wheel.sh"))
 		builds[i] = make(map[string][]byte)
 		for _, pattern := range []string{"dist/*.whl", "dist/linux-*/gpurun", "dist/THIRD_PARTY_LICENSES"} {
 			paths, err := filepath.Glob(filepath.Join(dir, pattern))
