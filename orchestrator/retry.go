@@ -130,6 +130,9 @@ func (r *rerun) load(ctx context.Context) (err error) {
 		return err
 	}
 	if retry.Committed(r.folder.path) {
+		if err := r.job.Check(ctx); err != nil {
+			return err
+		}
 		if err := r.replace(ctx); err != nil {
 			return err
 		}
@@ -269,13 +272,12 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 			report.Unencoded += part.Unencoded
 		}
 	}
+	manifest, output := &parts, chunk.FileSum{}
 	if r.job.Parts == nil {
 		report.OutputCRC32C = &parts.Parts[0].CRC32C
-		err = r.job.Commit(report, nil)
-	} else {
-		err = r.job.Commit(report, &parts)
+		manifest, output = nil, chunk.FileSum{Bytes: parts.Parts[0].Bytes, CRC: uint32(parts.Parts[0].CRC32C)}
 	}
-	if err != nil {
+	if err := r.job.Commit(ctx, report, manifest, output, merged.ArraySums); err != nil {
 		return report, err
 	}
 	return report, r.replace(ctx)

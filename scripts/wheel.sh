@@ -6,6 +6,7 @@ GO=${GO:-go} OUT=${OUT:-dist}
 ARCH=${ARCH:-$($GO env GOHOSTARCH)}
 source "$(dirname "$0")/version.sh"
 export VERSION COMMIT COMMIT_TIME
+echo "building a wheel for $ARCH; the first build downloads and compiles its dependencies, which takes a minute or two" >&2
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 GOFLAGS=-trimpath $GO run ./deploy/licenses >"$OUT/THIRD_PARTY_LICENSES"

@@ -4,6 +4,7 @@
 package retry
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -120,12 +121,31 @@ func (j Job) Merge(step string) (amend.Merged, error) {
 type merged struct {
 	Report any              `json:"report"`
 	Parts  *commit.Manifest `json:"parts,omitempty"`
+	// Sums are the checksums of the new files, by name.
+	Sums map[string]chunk.FileSum `json:"sums"`
 }
 
 // Commit makes the new files the job's: a crash from here on only delays their renaming.
-// report is the job's new report, parts the manifest of an output that is a folder.
-func (j Job) Commit(report any, parts *commit.Manifest) error {
-	data, err := json.Marshal(merged{report, parts})
+// report is the job's new report, parts the manifest of an output that is a folder, arrays are the
+// checksums of the arrays, output is that of an output that is a file.
+func (j Job) Commit(ctx context.Context, report any, parts *commit.Manifest, output chunk.FileSum, arrays []chunk.FileSum) error {
+	m := merged{report, parts, make(map[string]chunk.FileSum)}
+	if parts == nil {
+		m.Sums[amend.NextFiles[chunk.Results]] = output
+	}
+	for i, sum := range arrays {
+		m.Sums[amend.NextArray(i)] = sum
+	}
+	for _, name := range []string{amend.NextFiles[chunk.FailedRecords], amend.NextFiles[chunk.Failures], amend.NextGroups} {
+		sum, err := chunk.SumFile(ctx, j.join(name))
+		switch {
+		case err == nil:
+			m.Sums[name] = sum
+		case !errors.Is(err, os.ErrNotExist):
+			return fault.New(fault.Storage, "read %s: %w", name, err)
+		}
+	}
+	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -142,33 +162,73 @@ func Committed(folder string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// Replace renames the new files over the old ones and decodes the new report. The caller
-// must save the report and call Clear.
-func (j Job) Replace(report any) error {
-	result := merged{Report: report}
+// read decodes the marker, with the report into report.
+func (j Job) read(report any) (result merged, err error) {
+	result.Report = report
 	data, err := os.ReadFile(j.join(marker))
 	if err == nil {
 		err = json.Unmarshal(data, &result)
 	}
 	if err != nil {
-		return fault.New(fault.Conflict, "read %s: %w", j.join(marker), err)
+		return result, fault.New(fault.Conflict, "read %s: %w", j.join(marker), err)
 	}
-	aside := map[string]string{amend.NextGroups: j.join(commit.GroupsFile)}
+	return result, nil
+}
+
+// finals returns where the new files belong, those first that may be replaced before the output:
+// their names, and their final paths, which are empty for files that are not needed.
+func (j Job) finals() (names, paths []string) {
+	names, paths = []string{amend.NextGroups}, []string{j.join(commit.GroupsFile)}
 	for i, a := range j.Arrays {
-		aside[amend.NextArray(i)] = files.RealPath(a.Path)
+		names, paths = append(names, amend.NextArray(i)), append(paths, a.Path)
 	}
-	for next, final := range aside {
-		if err := rename(j.join(next), final, nil); err != nil {
-			return err
+	names, paths = append(names, amend.NextFiles[:]...), append(paths, j.Output, j.Errors, j.join(commit.FailuresFile))
+	for i, path := range paths {
+		if path != "" {
+			paths[i] = files.RealPath(path) // a link stays one
 		}
-		crash.Point("retry-renamed-aside")
 	}
-	finals := [3]string{j.Output, j.Errors, j.join(commit.FailuresFile)}
-	for i, next := range amend.NextFiles {
-		if finals[i] != "" {
-			finals[i] = files.RealPath(finals[i]) // a link stays one
+	return names, paths
+}
+
+// Check reads back the new files of a retry that was interrupted, or those that it has already
+// renamed. Damaged ones must not replace good results. A folder of parts is checked when it
+// is named.
+func (j Job) Check(ctx context.Context) error {
+	result, err := j.read(new(json.RawMessage))
+	if err != nil {
+		return err
+	}
+	names, finals := j.finals()
+	for i, name := range names {
+		want, known := result.Sums[name]
+		path := j.join(name)
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			path = finals[i]
 		}
-		if err := rename(j.join(next), finals[i], result.Parts); err != nil {
+		if !known || path == "" {
+			continue
+		}
+		if got, err := chunk.SumFile(ctx, path); err != nil || got != want {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fault.New(fault.Conflict, "a retry was interrupted when its results were complete, and %s is damaged since; nothing was replaced now: remove %s, and retry again", path, j.join(marker))
+		}
+	}
+	return nil
+}
+
+// Replace renames the new files over the old ones and decodes the new report. The caller
+// must save the report and call Clear.
+func (j Job) Replace(report any) error {
+	result, err := j.read(report)
+	if err != nil {
+		return err
+	}
+	names, finals := j.finals()
+	for i, name := range names {
+		if err := rename(j.join(name), finals[i], result.Parts); err != nil {
 			return err
 		}
 		crash.Point("retry-renamed")

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -27,7 +28,11 @@ func testJob(t *testing.T) Job {
 	if Committed(folder) {
 		t.Error("committed before Commit")
 	}
-	if err := j.Commit(report{Retried: 3}, nil); err != nil {
+	sum, err := chunk.SumFile(t.Context(), j.join("output.next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Commit(t.Context(), report{Retried: 3}, nil, sum, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !Committed(folder) {
@@ -50,6 +55,9 @@ func TestReplaceContinues(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := j.Check(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 		var r report
 		if err := j.Replace(&r); err != nil || r.Retried != 3 {
 			t.Fatalf("%s: %+v, %v", name, r, err)
@@ -64,6 +72,28 @@ func TestReplaceContinues(t *testing.T) {
 		}
 		if err := j.Clear(); err != nil || Committed(j.Folder) {
 			t.Errorf("%s: not cleared: %v", name, err)
+		}
+	}
+}
+
+// TestDamagedResultsReplaceNothing: new files that were damaged or lost since an interrupted retry
+// made them are refused.
+func TestDamagedResultsReplaceNothing(t *testing.T) {
+	for name, damage := range map[string]func(Job) error{
+		"cut":        func(j Job) error { return os.Truncate(j.join("output.next"), 2) },
+		"empty":      func(j Job) error { return os.Truncate(j.join("failures.next"), 0) },
+		"other byte": func(j Job) error { return os.WriteFile(j.join("output.next"), []byte("nex\n"), 0o600) },
+		"lost":       func(j Job) error { return os.Remove(j.join("output.next")) },
+	} {
+		j := testJob(t)
+		if err := damage(j); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Check(t.Context()); fault.KindOf(err) != fault.Conflict {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text, err := os.ReadFile(j.Output); err != nil || string(text) != "old\n" {
+			t.Errorf("%s: the output has %q, %v", name, text, err)
 		}
 	}
 }
