@@ -78,6 +78,14 @@ func (c Config) heat(slowdown Optional[int]) (l levels, tooHot float64) {
 	return levels{float64(all[0]), float64(all[1]), float64(all[2])}, float64(all[3])
 }
 
+// Thresholds returns the temperatures that apply to a device, by the names of the settings.
+func (c Config) Thresholds(slowdown Optional[int]) map[string]int {
+	l, tooHot := c.heat(slowdown)
+	return map[string]int{
+		"temp_optimal": int(l[0]), "temp_normal": int(l[1]), "temp_throttle": int(l[2]), "temp_critical": int(tooHot),
+	}
+}
+
 func (c Config) stays() stays { return stays{usual: c.ThrottleCooldown, critical: c.CriticalPause} }
 
 func (c Config) memory() levels {

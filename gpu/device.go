@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -66,6 +67,18 @@ func (d Device) String() string {
 	default:
 		return fmt.Sprintf("GPU %d", d.Index)
 	}
+}
+
+// ID identifies the device among those of its kind on the machine, as users name it: "0",
+// "3:0" (the first instance of GPU 3). An instance whose GPU is unknown has only its UUID.
+func (d Device) ID() string {
+	switch {
+	case d.Parent != nil:
+		return fmt.Sprintf("%d:%d", d.Parent.Index, d.Index)
+	case isMIG(d.Token):
+		return d.UUID
+	}
+	return strconv.Itoa(d.Index)
 }
 
 // isOn reports whether the device is the GPU with this index and UUID, or part of

@@ -216,17 +216,20 @@ func (w *watched) uncorrected() uint64 { return w.total.ECCUncorrected.Or(0) }
 // foreign is how much memory other jobs and processes use. It subtracts what the job's
 // own processes hold. If the driver does not show processes, memory allocated since the
 // job's first kernel opened counts as the job's.
-func (w *watched) foreign(s Sample, own func(pid int) bool) Optional[uint64] {
-	m, known := s.Memory.Get()
+func (w *watched) foreign(r reading, own func(pid int) bool) Optional[uint64] {
+	m, known := r.sample.Memory.Get()
 	if !known {
 		return Optional[uint64]{}
+	}
+	if jobs, known := r.own.Get(); known {
+		return Some(m.Used - min(m.Used, jobs))
 	}
 	if !w.held {
 		w.baseline = Some(m.Used)
 		return Some(m.Used)
 	}
 	var ours uint64
-	for _, p := range s.Processes.Or(nil) {
+	for _, p := range r.sample.Processes.Or(nil) {
 		if own != nil && own(p.PID) {
 			ours += p.Memory.Or(0)
 		}

@@ -129,11 +129,19 @@ func (m *Monitor) Run(ctx context.Context) {
 
 // Poll takes a sample of every device and reports what has changed.
 func (m *Monitor) Poll(ctx context.Context) {
-	timeout := m.options.Timeout
-	readings := m.sampler.sample(ctx, timeout, staleAfter(m.Config().Interval, timeout))
-	if ctx.Err() != nil {
-		return
+	if readings := m.sample(ctx); ctx.Err() == nil {
+		m.apply(readings)
 	}
+}
+
+// sample takes a sample of every device.
+func (m *Monitor) sample(ctx context.Context) []reading {
+	timeout := m.options.Timeout
+	return m.sampler.sample(ctx, timeout, staleAfter(m.Config().Interval, timeout))
+}
+
+// apply judges every device by its reading and reports what has changed.
+func (m *Monitor) apply(readings []reading) {
 	host := m.host.read()
 	now := m.options.Clock.Now()
 	var events []Event
@@ -171,7 +179,7 @@ func (m *Monitor) judge(w *watched, r reading, wasLost bool, now time.Time) []Ev
 		w.note(r.sample, wasLost)
 		w.last = r.sample
 		w.history.add(r.sample, m.config.HistorySize)
-		m.climb(w, r.sample, now)
+		m.climb(w, r, now)
 	} else {
 		w.heat.valueLost(now, m.config.stays())
 		w.memory.valueLost(now, m.config.stays())
@@ -186,8 +194,8 @@ func (m *Monitor) judge(w *watched, r reading, wasLost bool, now time.Time) []Ev
 }
 
 // climb updates a device's states from a sample.
-func (m *Monitor) climb(w *watched, s Sample, now time.Time) {
-	c := m.config
+func (m *Monitor) climb(w *watched, r reading, now time.Time) {
+	c, s := m.config, r.sample
 	if celsius, known := s.Temperature.Get(); known {
 		l, limit := c.heat(s.Slowdown)
 		w.heat.move(now, float64(celsius), l, c.stays())
@@ -199,7 +207,7 @@ func (m *Monitor) climb(w *watched, s Sample, now time.Time) {
 	}
 	w.percent = Optional[float64]{}
 	memory, _ := s.Memory.Get()
-	foreign, known := w.foreign(s, m.options.Own).Get()
+	foreign, known := w.foreign(r, m.options.Own).Get()
 	if !known || memory.Total == 0 {
 		w.memory.valueLost(now, c.stays())
 		return

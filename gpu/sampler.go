@@ -21,6 +21,8 @@ type reading struct {
 	sample Sample
 	err    error
 	began  time.Time // when it was requested
+	// own is how much of the memory belongs to jobs; only an Observer knows.
+	own Optional[uint64]
 }
 
 var (

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -64,16 +65,16 @@ func (c Config) With(changes map[string]any) (Config, error) {
 		if !known {
 			return c, fault.New(fault.Usage, "unknown setting %q%s", name, didYouMean(name))
 		}
-		value, err := parseNumber(changes[name])
-		if err != nil || !(s.low <= value && value <= s.high) { // also rejects NaN
-			return c, fault.New(fault.Usage, "%s: %v is not a number from %g to %g", name, changes[name], s.low, s.high)
+		value, ok := parseNumber(changes[name])
+		if !ok || !(s.low <= value && value <= s.high) { // also rejects NaN
+			return c, fault.New(fault.Usage, "%s: %s is not a number from %g to %g", name, written(changes[name]), s.low, s.high)
 		}
 		if s.duration != nil {
 			*s.duration(&c) = time.Duration(value * float64(time.Second))
 			continue
 		}
 		if value != math.Trunc(value) {
-			return c, fault.New(fault.Usage, "%s: %v is not an integer", name, changes[name])
+			return c, fault.New(fault.Usage, "%s: %s is not an integer", name, written(changes[name]))
 		}
 		*s.number(&c) = int(value)
 	}
@@ -115,23 +116,35 @@ func (c Config) check() error {
 }
 
 // parseNumber converts numbers as YAML and JSON decode them, and durations like 3s.
-func parseNumber(value any) (float64, error) {
+func parseNumber(value any) (number float64, ok bool) {
 	switch v := value.(type) {
 	case int:
-		return float64(v), nil
+		return float64(v), true
 	case int64:
-		return float64(v), nil
+		return float64(v), true
 	case uint64:
-		return float64(v), nil
+		return float64(v), true
 	case float64:
-		return v, nil
+		return v, true
 	case string:
 		if d, err := time.ParseDuration(v); err == nil {
-			return d.Seconds(), nil
+			return d.Seconds(), true
 		}
-		return strconv.ParseFloat(v, 64)
+		number, err := strconv.ParseFloat(v, 64)
+		return number, err == nil
 	}
-	return 0, fmt.Errorf("%T", value)
+	return 0, false
+}
+
+// written is a value as in the file.
+func written(value any) string {
+	if text, is := value.(string); is {
+		return text
+	}
+	if text, err := json.Marshal(value); err == nil {
+		return string(text)
+	}
+	return fmt.Sprint(value) // NaN
 }
 
 // LoadConfig reads a settings file (YAML, and so JSON too) on top of the defaults.

@@ -24,10 +24,12 @@ type DeviceEvent struct {
 
 // DeviceSample reports a device's health every few seconds.
 type DeviceSample struct {
-	Device      string                   `json:"device"`
-	State       gpu.State                `json:"state"`
-	Pace        float64                  `json:"pace"`
-	Temperature gpu.Optional[int]        `json:"temperature_c,omitzero"`
+	Device      string            `json:"device"`
+	State       gpu.State         `json:"state"`
+	Pace        float64           `json:"pace"`
+	Temperature gpu.Optional[int] `json:"temperature_c,omitzero"`
+	// Slowdown is the temperature at which the card slows itself down.
+	Slowdown    gpu.Optional[int]        `json:"slowdown_c,omitzero"`
 	Utilization gpu.Optional[int]        `json:"utilization_percent,omitzero"`
 	Memory      gpu.Optional[gpu.Memory] `json:"memory,omitzero"`
 	Power       gpu.Optional[gpu.Watt]   `json:"power_w,omitzero"`
@@ -54,7 +56,7 @@ func newDeviceEvent(e gpu.Event) DeviceEvent {
 }
 
 func newDeviceSample(h gpu.Health) DeviceSample {
-	sample := DeviceSample{Device: h.Device.String(), State: h.State, Pace: h.Pace, Problem: h.Problem}
+	sample := DeviceSample{Device: h.Device.String(), State: h.State, Pace: h.Pace, Slowdown: h.Sample.Slowdown, Problem: h.Problem}
 	if !h.Stale {
 		s := h.Sample
 		sample.Temperature, sample.Utilization, sample.Memory = s.Temperature, s.Utilization, s.Memory

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jsonerr"
 )
 
 // Kernel computes batches of records. Authors implement it. The worker's proxy
@@ -160,7 +161,7 @@ func (c Config) Decode(v any) error {
 	decoder := json.NewDecoder(bytes.NewReader(c))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(v); err != nil {
-		return fault.New(fault.Incompatible, "kernel configuration: %s", explainConfig(err, v))
+		return fault.New(fault.Incompatible, "kernel configuration: %s", jsonerr.Explain(err, v, "settings"))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return fault.New(fault.Incompatible, "kernel configuration: unexpected data after the first JSON value")

@@ -61,6 +61,15 @@ func TestBrowserHost(t *testing.T) {
 	b.noErrors()
 }
 
+// A MIG instance has a card of its own, and its history is asked for by its id.
+func TestBrowserHostMIG(t *testing.T) {
+	b := openBrowser(t, 1000)
+	b.open(serveFixture(t, map[string]string{"/api/system/status": hostStatus, "/api/jobs": hostJobs, "/api/runs": hostRuns(), "/api/gpu/metrics/history": `{"success":true,"data":{"metrics":[]}}`}))
+	b.await("the cards", `document.querySelectorAll(".device").length === 8 && document.querySelectorAll(".device")[7].getAttribute("aria-label") === "MIG 7:0"`)
+	b.await("the history", `performance.getEntriesByType("resource").some((r) => r.name.endsWith("gpu_id=7:0"))`)
+	b.noErrors()
+}
+
 // hostRuns are jobs that machines share: one with all states of shards, one that is merged,
 // one with more shards than the page has room for.
 func hostRuns() string {

@@ -131,7 +131,7 @@ func TestServeLeases(t *testing.T) {
 	await(t, "the lease to expire", func() bool { return !strings.Contains(leases(), "brief") })
 	allocate("held", 100, 0, 600)
 	if _, text := s.ask("GET", "/metrics", ""); !strings.Contains(text, `gpu_allocation_requests_total{service="embedding",status="success"} 1`) ||
-		!strings.Contains(text, `gpu_allocation_requests_total{service="embedding",status="failed"} 1`) || !strings.Contains(text, `gpu_memory_total_mb{device="nvidia1"`) {
+		!strings.Contains(text, `gpu_allocation_requests_total{service="embedding",status="failed"} 1`) || !strings.Contains(text, `gpu_memory_total_mb{UUID="GPU-00000001-0000-4000-8000-000000000000",device="nvidia1"`) {
 		t.Error("the requests are not in the metrics")
 	}
 	h.gpurun("gpus", "allocate", "outside", "100", "--gpu", "0")

@@ -71,10 +71,17 @@ func newStatus() *cobra.Command {
 // lookTime is how long a driver may take to respond to an interactive command.
 const lookTime = 5 * time.Second
 
-// overview inspects the host. An unusable lease folder becomes a note.
+// overview inspects the host once.
 func overview(ctx context.Context, rules lease.Config) host.Overview {
+	gpus := gpu.NewObserver(gpu.Options{Timeout: lookTime})
+	defer gpus.Close()
+	return look(ctx, gpus, rules)
+}
+
+// look inspects the host. An unusable lease folder becomes a note.
+func look(ctx context.Context, gpus *gpu.Observer, rules lease.Config) host.Overview {
 	folder, err := lease.OpenExisting("")
-	o := host.Look(ctx, folder, rules.Limits(), gpu.Options{Timeout: lookTime})
+	o := host.Look(ctx, gpus, folder, rules.Limits())
 	if err != nil {
 		o.Notes = append(o.Notes, err.Error())
 	}
@@ -87,8 +94,10 @@ func watchStatus(ctx context.Context, interval time.Duration, rules lease.Config
 	defer stop()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+	gpus := gpu.NewObserver(gpu.Options{Timeout: lookTime})
+	defer gpus.Close()
 	for {
-		o := overview(ctx, rules)
+		o := look(ctx, gpus, rules)
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -44,12 +44,17 @@ func (h handle) with(look func(*Card)) error {
 
 // UUID is part of gpu.Handle.
 func (h handle) UUID() (uuid string, err error) {
+	var failed error
 	err = h.with(func(c *Card) {
 		if uuid = c.UUID; h.instance >= 0 {
 			uuid = c.Instances[h.instance].UUID
 		}
+		failed = c.UUIDError
 	})
-	return uuid, err
+	if err = errors.Join(err, failed); err != nil {
+		return "", err
+	}
+	return uuid, nil
 }
 
 // Name is part of gpu.Handle.

@@ -25,6 +25,8 @@ const GiB = 1 << 30
 // Card is one GPU. A test changes it through Machine.Change.
 type Card struct {
 	UUID, Name string
+	// UUIDError makes reading the UUID fail.
+	UUIDError error
 	// Sample is what its sensors report.
 	Sample gpu.Sample
 	// Lost cards return only gpu.ErrLost.

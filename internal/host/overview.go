@@ -49,25 +49,9 @@ type GPU struct {
 
 // Look takes an overview of the GPUs, the leases in folder (nil: none) and this user's
 // jobs. A failure becomes a note, so that the rest is still shown.
-func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, options gpu.Options) Overview {
+func Look(ctx context.Context, gpus *gpu.Observer, folder *lease.Folder, limits lease.Limits) Overview {
 	host, _ := os.Hostname()
 	o := Overview{Time: time.Now(), Host: host, GPUs: []GPU{}, Leases: []lease.Lease{}, Notes: []string{}}
-	var sight gpu.Sight
-	var driver error
-	var both sync.WaitGroup
-	both.Add(1)
-	go func() { // a driver may be slow
-		defer both.Done()
-		sight, driver = gpu.Look(ctx, options)
-	}()
-	o.Jobs = askAll(ctx, jobs.List())
-	both.Wait()
-	if driver != nil {
-		o.Notes = append(o.Notes, driver.Error())
-	}
-	if sight.Note != "" {
-		o.Notes = append(o.Notes, sight.Note)
-	}
 	if folder != nil {
 		leases, err := folder.List()
 		if err != nil {
@@ -75,9 +59,71 @@ func Look(ctx context.Context, folder *lease.Folder, limits lease.Limits, option
 		}
 		o.Leases = append(o.Leases, leases...)
 	}
+	var asked sync.WaitGroup
+	asked.Go(func() { o.Jobs = askAll(ctx, jobs.List()) }) // a driver may be slow
+	living := sync.OnceValue(func() map[int]bool {
+		asked.Wait()
+		return o.livingProcesses()
+	})
+	sight, err := gpus.Look(ctx, func(d gpu.Device, s gpu.Sample) uint64 {
+		memory, _ := s.Memory.Get()
+		cards := []lease.GPU{claim.Card(d, memory.Used, memory.Reserved)}
+		ours := uint64(0)
+		for _, p := range s.Processes.Or(nil) {
+			if belongs(p.PID, living()) {
+				ours += p.Memory.Or(0)
+			}
+		}
+		return max(ours, lease.Count(cards, o.Leases, limits)[0].Leased)
+	})
+	asked.Wait()
+	if err != nil {
+		o.Notes = append(o.Notes, err.Error())
+	}
+	if sight.Note != "" {
+		o.Notes = append(o.Notes, sight.Note)
+	}
 	o.DriverVersion = sight.DriverVersion
-	o.addGPUs(sight.GPUs, limits)
+	for _, glance := range sight.GPUs {
+		g := GPU{Glance: glance, Strangers: []gpu.Process{}}
+		for _, job := range o.Jobs {
+			for _, w := range job.Status.Workers {
+				g.addWorker(w)
+			}
+		}
+		for _, p := range g.Sample.Processes.Or(nil) {
+			if !belongs(p.PID, living()) {
+				g.Strangers = append(g.Strangers, p)
+			}
+		}
+		o.GPUs = append(o.GPUs, g)
+	}
+	o.count(limits)
 	return o
+}
+
+// WithLeases returns the overview with the current leases of a folder.
+func (o Overview) WithLeases(folder *lease.Folder, limits lease.Limits) Overview {
+	if leases, err := folder.List(); err == nil {
+		o.Leases = append([]lease.Lease{}, leases...)
+		o.GPUs = slices.Clone(o.GPUs)
+		o.count(limits)
+	}
+	return o
+}
+
+// count sets the accounts of the GPUs.
+func (o *Overview) count(limits lease.Limits) {
+	cards := make([]lease.GPU, len(o.GPUs))
+	for i, g := range o.GPUs {
+		cards[i] = claim.Card(g.Device, g.MemoryUsed, g.MemoryReserved)
+		if g.Lost != "" { // nothing to lease
+			cards[i].Total, cards[i].Used = 0, 0
+		}
+	}
+	for i, account := range lease.Count(cards, o.Leases, limits) {
+		o.GPUs[i].Account = account
+	}
 }
 
 // askAll gets the status of all jobs concurrently: a stopped job must not delay the
@@ -100,35 +146,6 @@ func askAll(ctx context.Context, entries []jobs.Entry) []jobs.Status {
 	}
 	all.Wait()
 	return list
-}
-
-func (o *Overview) addGPUs(glances []gpu.Glance, limits lease.Limits) {
-	cards := make([]lease.GPU, len(glances))
-	for i, g := range glances {
-		cards[i] = claim.Card(g.Device, g.MemoryUsed, g.MemoryReserved)
-		if g.Lost != "" { // nothing to lease
-			cards[i].Total, cards[i].Used = 0, 0
-		}
-	}
-	living := o.livingProcesses()
-	for i, account := range lease.Count(cards, o.Leases, limits) {
-		g := GPU{Glance: glances[i], Account: account, Strangers: []gpu.Process{}}
-		for _, job := range o.Jobs {
-			for _, w := range job.Status.Workers {
-				g.addWorker(w)
-			}
-		}
-		ours := uint64(0)
-		for _, p := range g.Sample.Processes.Or(nil) {
-			if belongs(p.PID, living) {
-				ours += p.Memory.Or(0)
-			} else {
-				g.Strangers = append(g.Strangers, p)
-			}
-		}
-		g.Judge(max(ours, account.Leased))
-		o.GPUs = append(o.GPUs, g)
-	}
 }
 
 func (g *GPU) addWorker(w orchestrator.WorkerSnapshot) {

@@ -94,9 +94,18 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]
 		return nil, c.trouble(ctx, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fault.New(fault.Conflict, "job %s: %s", c.entry.ID, bytes.TrimSpace(data))
+		return nil, fault.New(fault.Conflict, "job %s: %s", c.entry.ID, reason(data))
 	}
 	return data, nil
+}
+
+// reason is the text of a refusal.
+func reason(body []byte) string {
+	var problem struct{ Error string }
+	if json.Unmarshal(body, &problem) == nil && problem.Error != "" {
+		return problem.Error
+	}
+	return string(bytes.TrimSpace(body))
 }
 
 func (c *Client) ask(ctx context.Context, method, what string, answer any) error {

@@ -1,29 +1,23 @@
 package metrics
 
-import (
-	"fmt"
-	"strconv"
-
-	"github.com/gpurun/gpurun/gpu"
-)
+import "github.com/gpurun/gpurun/gpu"
 
 // GPU is the last sample of one GPU.
 type GPU struct {
-	Index int
-	// Label is the name in gpurun's displays: "GPU 0".
-	UUID, Label, Model string
-	Utilization        gpu.Optional[int]
-	Memory             gpu.Optional[gpu.Memory]
-	Temperature        gpu.Optional[int]
-	Power, PowerLimit  gpu.Optional[gpu.Watt]
-	Throttle           gpu.Optional[gpu.Reasons]
+	// ID is its index, or GPU:INSTANCE of a MIG instance.
+	ID, UUID, Model   string
+	Utilization       gpu.Optional[int]
+	Memory            gpu.Optional[gpu.Memory]
+	Temperature       gpu.Optional[int]
+	Power, PowerLimit gpu.Optional[gpu.Watt]
+	Throttle          gpu.Optional[gpu.Reasons]
 	// Leased is how much of the memory leases hold; unknown if leases are off.
 	Leased gpu.Optional[uint64]
 }
 
 // gpu sends the metrics of one GPU. What the card does not report is absent, never 0.
 func (s sink) gpu(g GPU) {
-	l := deviceLabels(true, g.Index, g.UUID, g.Label, g.Model)
+	l := deviceLabels(true, g.ID, g.UUID, g.Model)
 	if percent, known := g.Utilization.Get(); known {
 		s.gauge("gpu_utilization_percent", "Share of the last second in which a kernel was running.", float64(percent), l)
 	}
@@ -58,11 +52,12 @@ func (s sink) gpu(g GPU) {
 func mib(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
 
 // deviceLabels are the labels of NVIDIA's own exporter (DCGM), so that dashboards can join
-// its series with these.
-func deviceLabels(isGPU bool, index int, uuid, label, model string) labels {
-	device := label
+// its series with these. A MIG instance has an id of its own ("2:0"), where DCGM repeats the
+// GPU's.
+func deviceLabels(isGPU bool, id, uuid, model string) labels {
+	device := "CPU " + id
 	if isGPU {
-		device = fmt.Sprintf("nvidia%d", index)
+		device = "nvidia" + id
 	}
-	return labels{"gpu", strconv.Itoa(index), "uuid", uuid, "device", device, "modelName", model}
+	return labels{"gpu", id, "UUID", uuid, "device", device, "modelName", model}
 }

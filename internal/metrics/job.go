@@ -71,7 +71,7 @@ func (s sink) workers(job Job) {
 // devices sends what the job does on each device. The GPUs themselves come from GPUs.
 func (s sink) devices(job Job) {
 	for _, d := range job.View.Devices {
-		l := append(labels{"job_id", job.ID}, deviceLabels(d.GPU, d.Index, d.UUID, d.Device, d.Name)...)
+		l := append(labels{"job_id", job.ID}, deviceLabels(d.GPU, d.ID, d.UUID, d.Name)...)
 		s.gauge("gpurun_pace", "The share of time in which a device may compute.", d.Pace, l)
 		s.counter("gpu_throughput_ops_total", "Records that a device has computed, also those that were lost with a worker.", float64(d.Records), l)
 		s.histogram("gpu_operation_latency_seconds", "How long a device took for a batch.", d.Batches, l)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/jsonerr"
 )
 
 // problem is the body of every error.
@@ -56,7 +58,7 @@ func decode(w http.ResponseWriter, r *http.Request, value any) bool {
 		decoder.DisallowUnknownFields()
 		err = decoder.Decode(value)
 	}
-	return !refuseBody(w, err)
+	return !refuseBody(w, err, value)
 }
 
 // whole writes 2.0 as 2: some clients send every number with a fraction, and Go's decoder
@@ -83,10 +85,11 @@ func whole(value any) any {
 // error.
 func drain(w http.ResponseWriter, r *http.Request) bool {
 	_, err := io.Copy(io.Discard, r.Body)
-	return !refuseBody(w, err)
+	return !refuseBody(w, err, nil)
 }
 
-func refuseBody(w http.ResponseWriter, err error) bool {
+// refuseBody responds to a body that cannot be read into a value.
+func refuseBody(w http.ResponseWriter, err error, value any) bool {
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -96,7 +99,7 @@ func refuseBody(w http.ResponseWriter, err error) bool {
 	case errors.Is(err, io.EOF):
 		fail(w, http.StatusBadRequest, "the body is empty")
 	default:
-		fail(w, http.StatusBadRequest, "the body is not the expected JSON: %v", err)
+		fail(w, http.StatusBadRequest, "the body is not the expected JSON: %s", jsonerr.Explain(err, value, "members"))
 	}
 	return true
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -17,8 +16,10 @@ type gpuAPI struct {
 	// changes some, or nothing on error.
 	settings  func() map[string]any
 	configure func(map[string]any) error
-	// leases allocate memory; nil where a server offers none.
-	leases *Leases
+	// leases allocate memory, and allocation is who holds how much of a GPU; both are nil
+	// where a server offers no leases.
+	leases     *Leases
+	allocation func(Reading) *AllocationStats
 }
 
 // success is the body of a successful response.
@@ -35,7 +36,7 @@ func succeed[T any](w http.ResponseWriter, message string, data T) {
 // GPUStatus is everything about one GPU.
 type GPUStatus struct {
 	Available   bool           `json:"available"`
-	ID          int            `json:"gpu_id"`
+	ID          gpuID          `json:"gpu_id"`
 	UUID        string         `json:"uuid,omitempty"`
 	Name        string         `json:"name,omitempty"`
 	State       string         `json:"state"`
@@ -43,7 +44,7 @@ type GPUStatus struct {
 	Temperature *float64       `json:"temperature_celsius"`
 	Power       *float64       `json:"power_watts"`
 	Memory      GPUMemory      `json:"memory"`
-	Thresholds  map[string]any `json:"thresholds"`
+	Thresholds  map[string]int `json:"thresholds"`
 	Throttling  Throttling     `json:"throttling"`
 	Time        time.Time      `json:"timestamp,omitzero"`
 	Message     string         `json:"message,omitempty"`
@@ -71,16 +72,20 @@ func (r Reading) throttling() Throttling {
 
 // status returns everything about a GPU.
 func (a *gpuAPI) status(r Reading) GPUStatus {
-	thresholds := make(map[string]any)
-	settings := a.settings()
-	for _, name := range []string{"temp_optimal", "temp_normal", "temp_throttle", "temp_critical"} {
-		thresholds[name] = settings[name] // 0: the card's own
-	}
+	config, _ := gpu.DefaultConfig().With(a.settings()) // they are valid
 	return GPUStatus{
 		Available: r.State != gpu.Unavailable.String(), ID: r.ID, UUID: r.UUID, Name: r.Name, State: r.State, Load: r.Load,
-		Temperature: r.Temperature, Power: r.Power, Thresholds: thresholds, Throttling: r.throttling(), Time: r.Time,
-		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, r.leases}, Message: r.Problem,
+		Temperature: r.Temperature, Power: r.Power, Thresholds: config.Thresholds(r.slowdown), Throttling: r.throttling(), Time: r.Time,
+		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, a.allocated(r)}, Message: r.Problem,
 	}
+}
+
+// allocated is who holds how much of a GPU's memory; nil where leases are off.
+func (a *gpuAPI) allocated(r Reading) *AllocationStats {
+	if a.allocation == nil {
+		return nil
+	}
+	return a.allocation(r)
 }
 
 // AllGPUs is the status of all GPUs.
@@ -154,19 +159,22 @@ func mean(values []float64) (sum float64) {
 	return sum / float64(len(values))
 }
 
-// which returns the GPU that a request means: by its index, 0 unless given, or its UUID. If
-// it returns false, it has responded with an error.
+// which returns the GPU that a request means: by its id or its UUID, the first unless given.
+// If it returns false, it has responded with an error.
 func (a *gpuAPI) which(w http.ResponseWriter, r *http.Request) (Reading, bool) {
 	id := r.URL.Query().Get("gpu_id")
-	if id == "" {
-		id = "0"
-	}
+	var known []string
 	for _, reading := range a.book.all() {
-		if strconv.Itoa(reading.ID) == id || reading.UUID == id {
+		if id == "" || string(reading.ID) == id || reading.UUID == id {
 			return reading, true
 		}
+		known = append(known, string(reading.ID))
 	}
-	fail(w, http.StatusNotFound, "there is no GPU %q here", id)
+	if len(known) == 0 {
+		fail(w, http.StatusNotFound, "there is no GPU here")
+	} else {
+		fail(w, http.StatusNotFound, "there is no GPU %q here, only %s", id, gpu.Enumerate(known))
+	}
 	return Reading{}, false
 }
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -18,14 +17,14 @@ var (
 
 // routes are the routes of the GPUs.
 func (a *gpuAPI) routes() []route {
-	id := parameter{name: "gpu_id", about: "index or UUID of the GPU, 0 unless given"}
+	id := parameter{name: "gpu_id", about: "index (0), MIG instance (2:0) or UUID of the GPU; the first unless given"}
 	return []route{
 		{pattern: "GET /api/gpu/status", summary: "Get the status of a GPU", query: []parameter{id}, answer: success[GPUStatus]{}, handler: a.getStatus},
 		{pattern: "GET /api/gpu/status/all", summary: "Get the status of all GPUs", answer: success[AllGPUs]{},
 			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.all()) }},
 		{pattern: "GET /api/gpu/metrics", summary: "Get the last reading of a GPU", query: []parameter{id}, answer: success[Reading]{}, handler: a.getMetrics},
 		{pattern: "GET /api/gpu/metrics/history", summary: "Get past readings, oldest first", answer: success[Readings]{}, handler: a.getHistory,
-			query: []parameter{{name: "gpu_id", about: "index or UUID of a GPU; all unless given"}, historyLimit}},
+			query: []parameter{{name: "gpu_id", about: "index (0), MIG instance (2:0) or UUID of a GPU; all unless given"}, historyLimit}},
 		{pattern: "GET /api/gpu/temperature/trend", summary: "Get how a GPU's temperature has changed", answer: success[*Trend]{}, handler: a.getTrend,
 			query: []parameter{id, trendMinutes}},
 		{pattern: "GET /api/gpu/throttle/status", summary: "Get how far GPUs are slowed down", answer: success[ThrottleStatus]{}, handler: a.getThrottle},
@@ -64,7 +63,7 @@ func (a *gpuAPI) getHistory(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			return
 		}
-		match = func(other Reading) bool { return other.ID == one.ID && other.UUID == one.UUID }
+		match = one.same
 	}
 	all := a.book.history(match)
 	all = all[max(0, len(all)-int(limit)):]
@@ -78,7 +77,7 @@ func (a *gpuAPI) getTrend(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if one, ok := a.which(w, r); ok {
-		readings := a.book.history(func(other Reading) bool { return other.ID == one.ID && other.UUID == one.UUID })
+		readings := a.book.history(one.same)
 		succeed(w, "", trendOf(readings, minutes, time.Now()))
 	}
 }
@@ -91,7 +90,7 @@ type ThrottleStatus struct {
 
 // GPUThrottling is the throttling of one GPU.
 type GPUThrottling struct {
-	ID int `json:"gpu_id"`
+	ID gpuID `json:"gpu_id"`
 	Throttling
 }
 
@@ -104,7 +103,6 @@ func (a *gpuAPI) getThrottle(w http.ResponseWriter, _ *http.Request) {
 			status.Throttling = t
 		}
 	}
-	slices.SortFunc(status.GPUs, func(a, b GPUThrottling) int { return a.ID - b.ID })
 	succeed(w, "", status)
 }
 

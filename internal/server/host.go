@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/gpu/lease/claim"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
@@ -26,8 +28,10 @@ const lookTime = 5 * time.Second
 type Host struct {
 	gpus     *gpuAPI
 	rules    lease.Config
-	config   atomic.Pointer[gpu.Config]
+	observer *gpu.Observer
+	// overview is the last one, current the same with the current leases.
 	overview atomic.Pointer[host.Overview]
+	current  *cached[*host.Overview]
 	// entries are the running jobs, jobs their states.
 	entries *cached[[]jobs.Entry]
 	jobs    *cached[[]JobState]
@@ -41,12 +45,12 @@ type Host struct {
 
 // NewHost returns the backend of gpurun serve. Run must be called.
 func NewHost(rules lease.Config) *Host {
-	h := &Host{rules: rules, counted: time.Now()}
-	config := gpu.DefaultConfig()
-	h.config.Store(&config)
+	h := &Host{rules: rules, counted: time.Now(), observer: gpu.NewObserver(gpu.Options{Timeout: lookTime})}
+	h.current = newCached(h.withLeases)
 	b := newBook()
 	b.interval, b.retention = lease.Seconds(rules.Monitor.UpdateInterval), lease.Seconds(rules.Monitor.MetricsRetention)
-	h.gpus = &gpuAPI{book: b, settings: h.settings, configure: h.configure, leases: &Leases{Rules: rules, Devices: h.devices}}
+	h.gpus = &gpuAPI{book: b, settings: h.settings, configure: h.configure, allocation: h.allocation,
+		leases: &Leases{Rules: rules, Devices: h.devices, Changed: h.current.drop}}
 	h.entries = newCached(jobs.List)
 	h.jobs = newCached(func() []JobState { return askJobs(context.Background(), jobs.List()) })
 	return h
@@ -58,13 +62,14 @@ func (h *Host) CountAllocations(count *metrics.Allocations) { h.gpus.leases.Coun
 // Run samples the GPUs until ctx ends, then releases the leases that were allocated here.
 func (h *Host) Run(ctx context.Context) {
 	defer h.gpus.leases.Close()
+	defer h.observer.Close()
 	for _, r := range h.runs {
 		go r.run(ctx) // it may hang with its file system
 	}
 	for {
 		h.look(ctx)
 		select {
-		case <-time.After(h.config.Load().Interval):
+		case <-time.After(h.observer.Config().Interval):
 		case <-ctx.Done():
 			return
 		}
@@ -73,11 +78,8 @@ func (h *Host) Run(ctx context.Context) {
 
 // look takes an overview and reads the GPUs.
 func (h *Host) look(ctx context.Context) {
-	var folder *lease.Folder
-	if claim.Scheduler() == "" {
-		folder, _ = lease.OpenExisting("")
-	}
-	o := host.Look(ctx, folder, h.rules.Limits(), gpu.Options{Timeout: lookTime})
+	folder := leaseFolder()
+	o := host.Look(ctx, h.observer, folder, h.rules.Limits())
 	if ctx.Err() != nil {
 		return
 	}
@@ -85,34 +87,63 @@ func (h *Host) look(ctx context.Context) {
 		o.Jobs[i].Job.Command, o.Jobs[i].Job.Socket = "", ""
 	}
 	h.overview.Store(&o)
+	h.current.drop()
 	h.countAllocations(folder)
 	paces := make(map[string]float64)
 	for _, job := range h.jobs.get() {
 		for _, d := range job.Devices {
-			if pace, known := paces[d.UUID]; d.GPU && (!known || d.Pace < pace) {
+			if pace, known := paces[d.UUID]; d.GPU && d.UUID != "" && (!known || d.Pace < pace) {
 				paces[d.UUID] = d.Pace
 			}
 		}
 	}
+	var current []Reading
 	for _, g := range o.GPUs {
 		r := newReading(o.Time, g.Device, g.State)
 		r.setSample(g.Sample.Utilization, g.Sample.Memory, g.Sample.Temperature, g.Sample.Power)
 		r.Problem = g.Problem + g.Lost
-		if pace, known := paces[g.UUID]; known {
+		r.pace, r.slowdown = g.Pace, g.Sample.Slowdown
+		if pace, known := paces[g.UUID]; known { // what its job does
 			r.pace = pace
-		} else if g.State == gpu.Critical.String() {
-			r.pace = 0
-		} else if g.State == gpu.Throttled.String() {
-			r.pace = 0.5
-		}
-		if folder != nil {
-			r.leases = newAllocationStats(g.Account)
 		}
 		h.gpus.book.add(r)
+		current = append(current, r)
 	}
-	h.gpus.book.forget(func(r Reading) bool {
-		return slices.ContainsFunc(o.GPUs, func(g host.GPU) bool { return g.UUID == r.UUID && g.Index == r.ID })
-	})
+	h.gpus.book.forget(func(r Reading) bool { return slices.ContainsFunc(current, r.same) })
+}
+
+// leaseFolder is where leases are; nil if there are none, or a scheduler allocates the GPUs.
+func leaseFolder() *lease.Folder {
+	if claim.Scheduler() != "" {
+		return nil
+	}
+	folder, _ := lease.OpenExisting("")
+	return folder
+}
+
+// withLeases is the last overview with the current leases.
+func (h *Host) withLeases() *host.Overview {
+	o := h.overview.Load()
+	folder := leaseFolder()
+	if o == nil || folder == nil {
+		return o
+	}
+	current := o.WithLeases(folder, h.rules.Limits())
+	return &current
+}
+
+// allocation is who holds how much of a GPU.
+func (h *Host) allocation(r Reading) *AllocationStats {
+	o := h.current.get()
+	if o == nil || claim.Scheduler() != "" {
+		return nil
+	}
+	for _, g := range o.GPUs {
+		if gpuID(g.ID()) == r.ID {
+			return newAllocationStats(g.Account)
+		}
+	}
+	return nil
 }
 
 // countAllocations counts the requests of other processes; those of this one are counted
@@ -151,27 +182,55 @@ func (h *Host) devices(context.Context) (list []gpu.Device, err error) {
 	return list, nil
 }
 
-func (h *Host) settings() map[string]any { return h.config.Load().Settings() }
+func (h *Host) settings() map[string]any { return h.observer.Config().Settings() }
 
 // configure changes the settings of this server and of the running jobs' monitors. The
-// settings are checked as a whole first; a job that ends meanwhile needs none.
+// settings are checked as a whole first. It fails if a job does not accept them; a job that
+// ends meanwhile need not.
 func (h *Host) configure(changes map[string]any) error {
-	config, err := h.config.Load().With(changes)
-	if err != nil {
-		return err
-	}
-	h.config.Store(&config)
-	h.gpus.book.resize(config.HistorySize)
 	body, err := json.Marshal(changes)
 	if err != nil {
 		return err
 	}
+	if err := h.observer.Configure(changes); err != nil {
+		return err
+	}
+	h.gpus.book.resize(h.observer.Config().HistorySize)
+	ctx, cancel := context.WithTimeout(context.Background(), jobTime)
+	defer cancel()
+	entries := jobs.List()
+	failed := make([]error, len(entries))
 	var all sync.WaitGroup
-	for _, e := range jobs.List() {
-		all.Go(func() { _ = jobs.NewClient(e).Put(context.Background(), "/api/gpu/config", body) })
+	for i, e := range entries {
+		all.Go(func() { failed[i] = configureJob(ctx, e, body) })
 	}
 	all.Wait()
+	var refused []string
+	for _, e := range jobs.List() { // those that have not ended
+		i := slices.IndexFunc(entries, func(asked jobs.Entry) bool { return asked.ID == e.ID })
+		if i >= 0 && failed[i] != nil {
+			refused = append(refused, failed[i].Error())
+		}
+	}
+	if len(refused) > 0 {
+		return fault.New(fault.Conflict, "%s; this server and all other jobs use the new settings", strings.Join(refused, "; "))
+	}
 	return nil
+}
+
+// configureJob changes the settings of a job's monitor, if it has one.
+func configureJob(ctx context.Context, e jobs.Entry, body []byte) error {
+	const path = "/api/gpu/config"
+	client := jobs.NewClient(e)
+	data, err := client.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	var current success[map[string]any]
+	if json.Unmarshal(data, &current) == nil && current.Data == nil {
+		return nil
+	}
+	return client.Put(ctx, path, body)
 }
 
 // ready implements Backend.
@@ -193,14 +252,14 @@ func (h *Host) Metrics() metrics.Source {
 }
 
 func (h *Host) gpuMetrics() (list []metrics.GPU) {
-	o := h.overview.Load()
+	o := h.current.get()
 	if o == nil {
 		return nil
 	}
 	for _, g := range o.GPUs {
 		s := g.Sample
 		m := metrics.GPU{
-			Index: g.Index, UUID: g.UUID, Label: g.Device.String(), Model: g.Name, Utilization: s.Utilization,
+			ID: g.ID(), UUID: g.UUID, Model: g.Name, Utilization: s.Utilization,
 			Memory: s.Memory, Temperature: s.Temperature, Power: s.Power, PowerLimit: s.PowerLimit, Throttle: s.Throttle,
 		}
 		if claim.Scheduler() == "" {

@@ -20,7 +20,7 @@ const jobTime = 2 * time.Second
 // routes implements Backend.
 func (h *Host) routes() []route {
 	system := route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{},
-		handler: systemStatus(h.gpus, h.overview.Load)}
+		handler: systemStatus(h.gpus, h.current.get)}
 	handlers := map[string]http.HandlerFunc{"": h.list}
 	for name, past := range map[string]pastHandler{
 		"state": h.pastState, "history": h.pastHistory, "failures": pastFailures,

@@ -120,7 +120,7 @@ func (j *Job) Event(e orchestrator.Event) {
 	case orchestrator.DeviceSample:
 		r := newReading(time.Now(), j.devices[e.Device], e.State.String())
 		r.setSample(e.Utilization, e.Memory, e.Temperature, e.Power)
-		r.pace, r.Problem = e.Pace, e.Problem
+		r.pace, r.slowdown, r.Problem = e.Pace, e.Slowdown, e.Problem
 		j.gpus.book.add(r)
 	}
 }

@@ -189,9 +189,9 @@ func TestJobState(t *testing.T) {
 	_, text := s.do("GET", "/metrics", "")
 	for _, want := range []string{
 		`gpurun_records_total{job_id="3fa9c201",verdict="failed"} 2`, `gpurun_tokens_total{job_id="3fa9c201"} 40`,
-		`gpu_temperature_celsius{device="nvidia1",gpu="1",modelName="NVIDIA H200",uuid="GPU-1"} 81`,
-		`gpurun_pace{device="nvidia1",gpu="1",job_id="3fa9c201",modelName="NVIDIA H200",uuid="GPU-1"} 0.5`,
-		`gpu_operation_latency_seconds_count{device="nvidia0",gpu="0",job_id="3fa9c201",modelName="NVIDIA H200",uuid="GPU-0"} 1`,
+		`gpu_temperature_celsius{UUID="GPU-1",device="nvidia1",gpu="1",modelName="NVIDIA H200"} 81`,
+		`gpurun_pace{UUID="GPU-1",device="nvidia1",gpu="1",job_id="3fa9c201",modelName="NVIDIA H200"} 0.5`,
+		`gpu_operation_latency_seconds_count{UUID="GPU-0",device="nvidia0",gpu="0",job_id="3fa9c201",modelName="NVIDIA H200"} 1`,
 		`gpurun_kernel_restarts_total{job_id="3fa9c201"} 1`, `gpurun_queue_records{job_id="3fa9c201"} 70`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {

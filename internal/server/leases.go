@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,30 +31,40 @@ type Leases struct {
 	// Rules are the quotas and limits, Devices the GPUs of the host.
 	Rules   lease.Config
 	Devices func(context.Context) ([]gpu.Device, error)
-	// Count counts requests.
-	Count *metrics.Allocations
+	// Count counts requests; Changed is called after a lease began or ended.
+	Count   *metrics.Allocations
+	Changed func()
 
 	mu   sync.Mutex
-	held map[string]*heldLease
+	held map[*heldLease]bool
 }
 
+// heldLease is a lease of one GPU.
 type heldLease struct {
 	*lease.Held
+	name   string
+	gpu    gpu.Device
 	expiry *time.Timer
 }
+
+// on reports whether the lease is of the GPU with this id or UUID; of any, if it is nil.
+func (h *heldLease) on(id *gpuID) bool { return id == nil || means(*id, h.gpu) }
+
+// means reports whether an id of a request means a GPU.
+func means(id gpuID, d gpu.Device) bool { return string(id) == d.ID() || string(id) == d.UUID }
 
 // AllocateRequest asks for memory of one GPU.
 type AllocateRequest struct {
 	ID       string   `json:"allocation_id"`
 	Required int64    `json:"required_mb"`
-	GPU      *int     `json:"gpu_id,omitempty"`
+	GPU      *gpuID   `json:"gpu_id,omitempty"`
 	TTL      *float64 `json:"ttl_seconds,omitempty"`
 }
 
 // DeallocateRequest ends a lease.
 type DeallocateRequest struct {
 	ID  string `json:"allocation_id"`
-	GPU *int   `json:"gpu_id,omitempty"`
+	GPU *gpuID `json:"gpu_id,omitempty"`
 }
 
 // limits implements body.
@@ -76,7 +86,7 @@ var gpuIndex = object{"minimum": 0, "maximum": math.MaxInt32}
 // Allocated is the result of both.
 type Allocated struct {
 	ID        string     `json:"allocation_id"`
-	GPU       int        `json:"gpu_id"`
+	GPU       gpuID      `json:"gpu_id"`
 	Allocated float64    `json:"allocated_mb,omitempty"`
 	Available *float64   `json:"available_mb"`
 	Expires   *time.Time `json:"expires,omitempty"`
@@ -84,7 +94,7 @@ type Allocated struct {
 
 // Available is how much memory of a GPU can be allocated.
 type Available struct {
-	ID        int      `json:"gpu_id"`
+	ID        gpuID    `json:"gpu_id"`
 	Available *float64 `json:"available_mb"`
 }
 
@@ -135,9 +145,9 @@ func (a *gpuAPI) getAvailable(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	available := Available{ID: one.ID}
-	switch {
-	case one.leases != nil:
-		available.Available = &one.leases.Available
+	switch leased := a.allocated(one); {
+	case leased != nil:
+		available.Available = &leased.Available
 	case one.MemoryTotal != nil:
 		free := *one.MemoryTotal - *one.MemoryUsed
 		available.Available = &free
@@ -197,29 +207,31 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 	if err != nil {
 		return Allocated{}, err
 	}
-	if !l.keep(r.ID, held, ttl) {
+	got := held.Leases()[0]
+	chosen := devices[slices.IndexFunc(devices, func(d gpu.Device) bool { return claim.Key(d) == got.GPU })]
+	if !l.keep(&heldLease{Held: held, name: r.ID, gpu: chosen}, ttl) {
 		held.Release()
 		return Allocated{}, fault.New(fault.Conflict, "this server already holds %d leases", maxLeases)
 	}
-	got := held.Leases()[0]
-	result := Allocated{ID: r.ID, GPU: got.Index, Allocated: megabytes(got.Memory), Expires: &got.Expires}
-	result.Available = l.available(ctx, devices, folder, got.GPU)
+	l.Changed()
+	result := Allocated{ID: r.ID, GPU: gpuID(chosen.ID()), Allocated: megabytes(got.Memory), Expires: &got.Expires}
+	result.Available = l.available(ctx, chosen, folder)
 	return result, nil
 }
 
 // choose returns the GPUs that a request may get.
-func (l *Leases) choose(ctx context.Context, index *int) ([]gpu.Device, error) {
+func (l *Leases) choose(ctx context.Context, id *gpuID) ([]gpu.Device, error) {
 	devices, err := l.Devices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if index != nil {
+	if id != nil {
 		for _, d := range devices {
-			if d.Index == *index {
+			if means(*id, d) {
 				return []gpu.Device{d}, claim.CheckLeasable([]gpu.Device{d})
 			}
 		}
-		return nil, unknownGPU{fault.New(fault.NoDevice, "there is no GPU %d", *index)}
+		return nil, unknownGPU{fault.New(fault.NoDevice, "there is no GPU %q", string(*id))}
 	}
 	if len(devices) == 0 {
 		return nil, fault.New(fault.NoDevice, "there is no GPU to lease")
@@ -229,8 +241,8 @@ func (l *Leases) choose(ctx context.Context, index *int) ([]gpu.Device, error) {
 }
 
 // available is how much of a GPU is left; nil if unknown.
-func (l *Leases) available(ctx context.Context, devices []gpu.Device, folder *lease.Folder, key string) *float64 {
-	cards, err := claim.Cards(ctx, devices, gpu.Options{})
+func (l *Leases) available(ctx context.Context, d gpu.Device, folder *lease.Folder) *float64 {
+	cards, err := claim.Cards(ctx, []gpu.Device{d}, gpu.Options{})
 	if err != nil {
 		return nil
 	}
@@ -238,44 +250,37 @@ func (l *Leases) available(ctx context.Context, devices []gpu.Device, folder *le
 	if err != nil {
 		return nil
 	}
-	for _, account := range lease.Count(cards, leases, l.Rules.Limits()) {
-		if account.GPU.Key == key {
-			free := megabytes(account.Free)
-			return &free
-		}
-	}
-	return nil
+	free := megabytes(lease.Count(cards, leases, l.Rules.Limits())[0].Free)
+	return &free
 }
 
 // keep holds a lease until it expires.
-func (l *Leases) keep(id string, held *lease.Held, ttl time.Duration) bool {
+func (l *Leases) keep(held *heldLease, ttl time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.held) >= maxLeases {
 		return false
 	}
 	if l.held == nil {
-		l.held = make(map[string]*heldLease)
+		l.held = make(map[*heldLease]bool)
 	}
-	key := leaseKey(id, held.Leases()[0].Index)
-	l.held[key] = &heldLease{held, time.AfterFunc(ttl, func() { l.release(key) })}
+	l.held[held] = true
+	held.expiry = time.AfterFunc(ttl, func() { l.release(held) })
 	return true
 }
 
-func leaseKey(id string, index int) string { return id + " " + strconv.Itoa(index) }
-
-// release ends a lease; false if there is none.
-func (l *Leases) release(key string) bool {
+// release ends a lease; false if it has ended.
+func (l *Leases) release(held *heldLease) bool {
 	l.mu.Lock()
-	held := l.held[key]
-	delete(l.held, key)
+	known := l.held[held]
+	delete(l.held, held)
 	l.mu.Unlock()
-	if held == nil {
-		return false
+	if known {
+		held.expiry.Stop()
+		held.Release()
+		l.Changed()
 	}
-	held.expiry.Stop()
-	held.Release()
-	return true
+	return known
 }
 
 func (a *gpuAPI) deallocate(w http.ResponseWriter, r *http.Request) {
@@ -284,37 +289,30 @@ func (a *gpuAPI) deallocate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l := a.leases
-	for key, index := range l.named(request.ID) {
-		if request.GPU != nil && *request.GPU != index {
+	for _, held := range l.named(request.ID) {
+		if !held.on(request.GPU) || !l.release(held) {
 			continue
 		}
-		if l.release(key) {
-			result := Allocated{ID: request.ID, GPU: index}
-			if devices, err := l.choose(r.Context(), &index); err == nil {
-				if folder, err := lease.Open(""); err == nil {
-					result.Available = l.available(r.Context(), devices, folder, claim.Key(devices[0]))
-				}
-			}
-			succeed(w, "", result)
-			return
+		result := Allocated{ID: request.ID, GPU: gpuID(held.gpu.ID())}
+		if folder, err := lease.Open(""); err == nil {
+			result.Available = l.available(r.Context(), held.gpu, folder)
 		}
+		succeed(w, "", result)
+		return
 	}
 	fail(w, http.StatusNotFound, "%q holds nothing that was allocated here", request.ID)
 }
 
-// named returns the GPUs by key on which a name holds a lease.
-func (l *Leases) named(id string) map[string]int {
+// named returns the leases of a name.
+func (l *Leases) named(id string) (list []*heldLease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := make(map[string]int)
-	for key, held := range l.held {
-		for _, one := range held.Leases() {
-			if one.Name == id {
-				found[key] = one.Index
-			}
+	for held := range l.held {
+		if held.name == id {
+			list = append(list, held)
 		}
 	}
-	return found
+	return list
 }
 
 // Close releases all leases.
@@ -323,7 +321,7 @@ func (l *Leases) Close() {
 	held := l.held
 	l.held = nil
 	l.mu.Unlock()
-	for _, h := range held {
+	for h := range held {
 		h.expiry.Stop()
 		h.Release()
 	}

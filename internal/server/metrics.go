@@ -19,7 +19,7 @@ func (s JobState) gpus() (list []metrics.GPU) {
 	for _, d := range s.Devices {
 		if d.GPU && !d.Sampled.IsZero() {
 			list = append(list, metrics.GPU{
-				Index: d.Index, UUID: d.UUID, Label: d.Device, Model: d.Name, Utilization: d.Utilization,
+				ID: d.ID, UUID: d.UUID, Model: d.Name, Utilization: d.Utilization,
 				Memory: d.Memory, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Throttle: d.Throttle,
 			})
 		}

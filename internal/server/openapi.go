@@ -95,6 +95,8 @@ func (s *schemas) of(t reflect.Type) object {
 		return object{"type": "string", "format": "date-time"}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return object{}
+	case t == reflect.TypeFor[gpuID]():
+		return object{"anyOf": []any{object{"type": "integer"}, object{"type": "string"}}}
 	case t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "Optional["):
 		method, _ := t.MethodByName("Get")
 		return s.of(method.Type.Out(0))

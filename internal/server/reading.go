@@ -12,7 +12,7 @@ import (
 // report are null, never 0.
 type Reading struct {
 	Time        time.Time `json:"timestamp"`
-	ID          int       `json:"gpu_id"`
+	ID          gpuID     `json:"gpu_id"`
 	UUID        string    `json:"uuid"`
 	Name        string    `json:"gpu_name"`
 	Load        *float64  `json:"load_percent"`
@@ -24,14 +24,19 @@ type Reading struct {
 	State       string    `json:"state"`
 	Problem     string    `json:"problem,omitempty"`
 
-	// pace is the share of time in which the GPU may compute; leases are unknown where
-	// they are off.
-	pace   float64
-	leases *AllocationStats
+	// pace is the share of time in which the GPU may compute; slowdown is the temperature
+	// at which it slows itself down.
+	pace     float64
+	slowdown gpu.Optional[int]
 }
 
 func newReading(at time.Time, d gpu.Device, state string) Reading {
-	return Reading{Time: at, ID: d.Index, UUID: d.UUID, Name: d.Name, State: state, pace: 1}
+	return Reading{Time: at, ID: gpuID(d.ID()), UUID: d.UUID, Name: d.Name, State: state, pace: 1}
+}
+
+// same reports whether both are of one GPU. A GPU may fail to report its UUID.
+func (r Reading) same(other Reading) bool {
+	return r.ID == other.ID && (r.UUID == other.UUID || r.UUID == "" || other.UUID == "")
 }
 
 // setSample sets the figures of a sample.
@@ -80,7 +85,7 @@ func newBook() *book { return &book{recent: gpu.DefaultConfig().HistorySize} }
 func (b *book) add(r Reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.gpus, func(p *pages) bool { return p.last.UUID == r.UUID && p.last.ID == r.ID })
+	i := slices.IndexFunc(b.gpus, func(p *pages) bool { return p.last.same(r) })
 	if i < 0 {
 		i = len(b.gpus)
 		b.gpus = append(b.gpus, &pages{})

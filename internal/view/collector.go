@@ -91,7 +91,7 @@ func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
 			}
 			if c.device(d.String()) == nil {
 				v.Devices = append(v.Devices, Device{
-					Device: d.String(), UUID: d.UUID, Name: d.Name, Index: d.Index, GPU: d.Kind == gpu.GPU, Pace: 1,
+					Device: d.String(), UUID: d.UUID, Name: d.Name, ID: d.ID(), GPU: d.Kind == gpu.GPU, Pace: 1,
 				})
 			}
 		}

@@ -92,8 +92,8 @@ func (v *View) addReported(report orchestrator.Report, names []string) {
 			names = append(slices.Clone(names), device)
 		}
 	}
-	for i, name := range names {
-		d := Device{Device: name, Index: i, Pace: 1}
+	for _, name := range names {
+		d := Device{Device: name, Pace: 1}
 		for _, reported := range report.Devices {
 			if reported.Device == name {
 				d.GPU, d.Name, d.Problem = true, reported.Name, reported.Problem

@@ -113,8 +113,9 @@ type Device struct {
 	Device string `json:"device"`
 	UUID   string `json:"uuid,omitempty"`
 	Name   string `json:"name,omitempty"`
-	Index  int    `json:"index"`
-	GPU    bool   `json:"gpu"`
+	// ID is its index, or GPU:INSTANCE of a MIG instance; empty in past jobs.
+	ID  string `json:"id,omitempty"`
+	GPU bool   `json:"gpu"`
 	// Rate is in records per second, of the last half minute; Records counts all that it has
 	// computed, also those that were lost with a worker and are computed again.
 	Rate    float64 `json:"records_per_second"`

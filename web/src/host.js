@@ -57,7 +57,7 @@ class HostPage {
 
   // load takes what the server remembers of the GPUs.
   async load(gpus) {
-    const all = await Promise.all(gpus.map((g) => get(`/api/gpu/metrics/history?gpu_id=${g.index}`)));
+    const all = await Promise.all(gpus.map((g) => get(`/api/gpu/metrics/history?gpu_id=${id(g)}`)));
     const columns = all.map(({ data }) => data.metrics);
     const time = (columns[0] ?? []).map((m) => Date.parse(m.timestamp) / 1000);
     const column = (i, figure, factor = 1) => time.map((_, at) => (columns[i][at]?.[figure] == null ? null : columns[i][at][figure] * factor));
@@ -73,7 +73,7 @@ class HostPage {
 
   draw(overview) {
     const devices = overview.gpus.map((g) => ({
-      device: label(g), name: g.name, gpu: true, state: g.state, pace: 1, problem: g.problem || g.lost, ...g.sample,
+      device: label(g), name: g.name, gpu: true, state: g.state, pace: g.pace, problem: g.problem || g.lost, ...g.sample,
     }));
     this.series.append({ time: overview.time, records_per_second: null, devices });
     if (this.series.full) this.series.drop(600);
@@ -92,7 +92,9 @@ class HostPage {
   }
 }
 
-const label = (gpu) => `GPU ${gpu.index}`;
+// id and label are those of the server: a MIG instance has the index of its GPU, too.
+const id = (gpu) => (gpu.parent ? `${gpu.parent.index}:${gpu.index}` : `${gpu.index}`);
+const label = (gpu) => `${gpu.parent ? "MIG" : "GPU"} ${id(gpu)}`;
 
 // users says who has a GPU.
 function users(gpu) {

@@ -1,4 +1,5 @@
-package plugins
+// Package jsonerr explains in the terms of JSON, not of Go, why a value cannot be decoded.
+package jsonerr
 
 import (
 	"cmp"
@@ -10,9 +11,9 @@ import (
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
-// explainConfig describes why a configuration cannot be read into v. For a setting that does
-// not exist, it names those that do.
-func explainConfig(err error, v any) string {
+// Explain describes why JSON cannot be decoded into v, which is nil if unknown. For a member
+// that does not exist, it names those that do; members is what users call them.
+func Explain(err error, v any, members string) string {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		name, found := cmp.Or(wrong.Field, "it"), wrong.Value
@@ -25,14 +26,17 @@ func explainConfig(err error, v any) string {
 	}
 	text := strings.TrimPrefix(err.Error(), "json: ")
 	name, unknown := strings.CutPrefix(text, "unknown field ")
-	names := settingsOf(reflect.TypeOf(v))
-	if !unknown || len(names) == 0 {
+	var names []string
+	if unknown && v != nil {
+		names = membersOf(reflect.TypeOf(v))
+	}
+	if len(names) == 0 {
 		return text
 	}
 	if near := nearest.Of(strings.Trim(name, `"`), names, 3); near != "" {
 		return text + "; did you mean " + near + "?"
 	}
-	return text + "; the settings are " + strings.Join(names, ", ")
+	return text + "; the " + members + " are " + strings.Join(names, ", ")
 }
 
 // wanted names what JSON has for a type.
@@ -59,9 +63,9 @@ func article(noun string) string {
 	return "a " + noun
 }
 
-// settingsOf returns the members that encoding/json reads into a value of this type, in their
+// membersOf returns the members that encoding/json reads into a value of this type, in their
 // order.
-func settingsOf(of reflect.Type) (names []string) {
+func membersOf(of reflect.Type) (names []string) {
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
@@ -78,7 +82,7 @@ func settingsOf(of reflect.Type) (names []string) {
 		}
 		names = append(names, name)
 		if field.Type.Kind() == reflect.Struct {
-			names = append(names, settingsOf(field.Type)...)
+			names = append(names, membersOf(field.Type)...)
 		}
 	}
 	return names
