@@ -244,7 +244,7 @@ func (b Batch) Record(i int) []byte { return b.records[i] }
 // Decode reads record i into v with encoding/json.
 func (b Batch) Decode(i int, v any) error {
 	if err := json.Unmarshal(b.records[i], v); err != nil {
-		return fmt.Errorf("record %d: %w", i, err)
+		return fmt.Errorf("record %d: %s", i, jsonerr.Explain(err, v, "members"))
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func newAllocate(shared *gpusFlags) *cobra.Command {
 		if number := negative.FindString(err.Error()); number != "" {
 			return usagef("cannot lease %s MiB: the size must be at least 1", number)
 		}
-		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+		return &usageError{fmt.Errorf("%w; see %s --help", explainFlag(err), cmd.CommandPath())}
 	})
 	return cmd
 }

@@ -54,7 +54,7 @@ func (o origins) fromEnvironment(cmd *cobra.Command) (mistakes jobfile.Mistakes)
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			mistakes = append(mistakes, jobfile.Mistake{Text: fmt.Sprintf("environment variable %s: %v", name, err)})
+			mistakes = append(mistakes, jobfile.Mistake{Text: fmt.Sprintf("environment variable %s: %v", name, explainFlag(err))})
 			return
 		}
 		o[f.Name] = origin{text: name}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate(versionLines())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		text := err.Error() + similarFlag(cmd, err)
+		text := explainFlag(err).Error() + similarFlag(cmd, err)
 		return &usageError{fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())}
 	})
 	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newManual(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
@@ -70,6 +71,29 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("unknown command %q%s", args[0], suggestion)
 	})
 	return root
+}
+
+// flagValues describe the values of flags whose parsers name themselves in their errors.
+var flagValues = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false",
+	"duration": "a duration such as 90s, 5m or 1h30m",
+}
+
+// explainFlag returns the error of a wrong value without the name of a Go function.
+func explainFlag(err error) error {
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	flag := wrong.GetFlag()
+	value, known := flagValues[flag.Value.Type()]
+	switch {
+	case !known:
+		return err
+	case errors.Is(err, strconv.ErrRange):
+		value = "a smaller number"
+	}
+	return fmt.Errorf("invalid argument %q for %q flag: must be %s", wrong.GetValue(), "--"+flag.Name, value)
 }
 
 // similarFlag suggests a flag for one that does not exist; "" if none is similar.
