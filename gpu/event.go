@@ -24,7 +24,7 @@ const (
 	// Unseen: its temperature can no longer be read. It keeps its state for the state's
 	// minimum duration and does not become faster.
 	Unseen EventKind = "unseen"
-	// Seen: its temperature can be read again.
+	// Seen: its temperature could be read again, for the minimum duration of a state.
 	Seen EventKind = "seen"
 	// MemoryErrors: it has had its first uncorrected memory errors since monitoring
 	// began. Reported once.
@@ -70,8 +70,8 @@ func (e Event) String() string {
 // changes lists the events between two states of a device, in reporting order.
 func changes(before, after *watched, now time.Time) []Event {
 	happened := map[EventKind]bool{
-		Unseen:         after.unseen() && !before.unseen(),
-		Seen:           before.unseen() && !after.unseen() && !after.lost,
+		Unseen:         after.hidden && !before.hidden,
+		Seen:           before.hidden && !after.hidden,
 		StateChange:    after.state != before.state,
 		Throttle:       after.slow() && !before.slow(),
 		Resume:         before.slow() && !after.slow(),

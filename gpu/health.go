@@ -76,6 +76,9 @@ type watched struct {
 	stale   bool // the last round brought no sample
 	lost    bool // the driver says so
 	resets  int  // how often it was reset
+	// hidden: it could not be read, and has not been readable long enough since visible.
+	hidden  bool
+	visible time.Time
 
 	history   history
 	last      Sample
@@ -147,6 +150,20 @@ func (w *watched) slow() bool { return max(w.heat.state, w.memory.state) >= Thro
 
 // unseen reports whether its temperature was known before and is not now.
 func (w *watched) unseen() bool { return !w.heat.lost.IsZero() && !w.lost }
+
+// hide sets hidden. A slow driver answers now and then: a device that it hides and shows
+// again is reported once, and again when it has been readable for a while.
+func (w *watched) hide(now time.Time, while time.Duration) {
+	switch {
+	case w.unseen():
+		w.hidden, w.visible = true, time.Time{}
+	case !w.hidden || w.lost:
+	case w.visible.IsZero():
+		w.visible = now
+	case now.Sub(w.visible) >= while:
+		w.hidden = false
+	}
+}
 
 // totals are the figures up to now. The device has kept its pace since the last round.
 func (w *watched) totals(now time.Time) Totals {

@@ -189,6 +189,7 @@ func (m *Monitor) judge(w *watched, r reading, wasLost bool, now time.Time) []Ev
 	if w.state = w.shown(); w.state != before.state {
 		w.since = now
 	}
+	w.hide(now, m.config.ThrottleCooldown)
 	w.pace = m.options.Profile.pace(w.heat.state, w.memory.state)
 	return changes(&before, w, now)
 }

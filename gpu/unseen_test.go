@@ -278,3 +278,28 @@ func TestImplausibleFall(t *testing.T) {
 		t.Errorf("after five seconds: %s, %q", h.Sample.Temperature, h.Problem)
 	}
 }
+
+// A card that can be read only now and then, as with a slow driver, is reported once, and
+// again when it has been readable for a while.
+func TestUnseenAndSeenAgainIsNotRepeated(t *testing.T) {
+	machine := gputest.New(1)
+	w := newWatch(t, machine, nil)
+	w.poll(0)
+	var events []string
+	for range 10 {
+		machine.Change(0, func(c *gputest.Card) { c.Unreadable("a timeout") })
+		events = append(events, w.poll(3*time.Second)...)
+		machine.Change(0, func(c *gputest.Card) { c.Temperature(50) })
+		events = append(events, w.poll(3*time.Second)...)
+	}
+	if got := strings.Join(events, " "); got != "unseen" {
+		t.Errorf("while it comes and goes: %q", got)
+	}
+	if h := w.health(0); h.State != gpu.Optimal || h.Pace != 1 {
+		t.Errorf("%+v", h)
+	}
+	events = w.poll(27 * time.Second)
+	if got := strings.Join(append(events, w.poll(3*time.Second)...), " "); got != "seen" {
+		t.Errorf("after 30 s: %q", got)
+	}
+}
