@@ -79,6 +79,7 @@ func (p *prepared) claimDevices(ctx context.Context) error {
 	p.claim = claim
 	p.plan.Notes = append(p.plan.Notes, claim.Notes...)
 	if slices.EqualFunc(claim.Devices, p.slotDevices(), sameDevice) {
+		p.idle = nil // the claim left them out, and reports it
 		return nil
 	}
 	if err := p.useDevices(claim.Devices); err != nil {
