@@ -157,6 +157,8 @@ func WriteLeases(w io.Writer, leases []lease.Lease, now time.Time) {
 	for _, l := range leases {
 		ends := "until deallocated"
 		switch {
+		case l.Owned && !l.Expires.IsZero():
+			ends = fmt.Sprintf("for another %s, or until %s ends", durationText(l.Expires.Sub(now)), l.Holder())
 		case l.Owned:
 			ends = fmt.Sprintf("until %s ends", l.Holder())
 		case !l.Expires.IsZero():

@@ -74,10 +74,12 @@ func TestWriteLeases(t *testing.T) {
 		{Label: "GPU 0", Name: "nightly", Exclusive: true, User: "ann", Owned: true, PID: 7, Created: now},
 		{Label: "GPU 1", Name: "a", Memory: 4 << 30, User: "bob", Created: now},
 		{Label: "GPU 1", Name: "b", Memory: 1 << 30, User: "bob", Created: now, Expires: now.Add(90 * time.Minute)},
+		{Label: "GPU 2", Name: "c", Memory: 1 << 30, User: "bob", Owned: true, PID: 8, Created: now, Expires: now.Add(time.Hour)},
 	}, now)
-	want := `GPU 0  nightly  all of it  ann  until process 7 ends  since 03:04:05
-GPU 1  a        4096 MiB   bob  until deallocated     since 03:04:05
-GPU 1  b        1024 MiB   bob  for another 1h30m     since 03:04:05
+	want := `GPU 0  nightly  all of it  ann  until process 7 ends                       since 03:04:05
+GPU 1  a        4096 MiB   bob  until deallocated                          since 03:04:05
+GPU 1  b        1024 MiB   bob  for another 1h30m                          since 03:04:05
+GPU 2  c        1024 MiB   bob  for another 1h0m, or until process 8 ends  since 03:04:05
 `
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -113,6 +113,8 @@ type Allocation struct {
 	Memory    float64 `json:"memory_mb"`
 	Exclusive bool    `json:"exclusive"`
 	User      string  `json:"user"`
+	// Expires is absent if it never expires.
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 func newAllocationStats(a lease.Account) *AllocationStats {
@@ -121,7 +123,7 @@ func newAllocationStats(a lease.Account) *AllocationStats {
 		Count: len(a.Leases), Allocations: []Allocation{},
 	}
 	for _, l := range a.Leases {
-		s.Allocations = append(s.Allocations, Allocation{l.Name, megabytes(l.Memory), l.Exclusive, l.User})
+		s.Allocations = append(s.Allocations, Allocation{l.Name, megabytes(l.Memory), l.Exclusive, l.User, l.Expires})
 	}
 	return s
 }

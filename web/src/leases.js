@@ -20,5 +20,6 @@ export class LeaseTable {
 function make(lease) {
   return el("tr", {}, el("td", {}, lease.label),
     el("td", {}, lease.name || lease.user, el("div", { class: "muted small" }, [lease.name && lease.user, lease.pid && `process ${lease.pid}`].filter(Boolean).join(", "))),
-    el("td", {}, lease.exclusive ? "all" : gib(lease.memory_bytes)), el("td", { class: "muted" }, clock(new Date(lease.created), false)));
+    el("td", {}, lease.exclusive ? "all" : gib(lease.memory_bytes)), el("td", { class: "muted" }, clock(new Date(lease.created), false),
+      lease.expires && el("div", { class: "small" }, `until ${clock(new Date(lease.expires), false)}`)));
 }
