@@ -21,6 +21,8 @@ type entry struct {
 	original int // capacity before any failure
 	capacity int
 	active   int
+	leaving  int // workers that yielded their slot and have not exited yet
+	exits    int // of workers, so far
 }
 
 // load is the fraction of slots taken.
@@ -139,11 +141,12 @@ func (r *Registry) Release(name string) error {
 		return fault.New(fault.Usage, "%s has no slot to release", name)
 	}
 	e.active--
+	e.exits++
 	return nil
 }
 
 // Yield releases a slot if more slots of its device are taken than exist, and reports
-// whether it did: the worker that had the slot must exit.
+// whether it did: the worker that had the slot must exit, and Exited be called then.
 func (r *Registry) Yield(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +155,28 @@ func (r *Registry) Yield(name string) bool {
 		return false
 	}
 	e.active--
+	e.leaving++
 	return true
+}
+
+// Exited records that a worker that yielded its slot has exited.
+func (r *Registry) Exited(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, err := r.find(name); err == nil && e.leaving > 0 {
+		e.leaving--
+		e.exits++
+	}
+}
+
+// Exits returns how many workers of a device have exited so far.
+func (r *Registry) Exits(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, err := r.find(name); err == nil {
+		return e.exits
+	}
+	return 0
 }
 
 // Fail removes all slots of a device, including those taken, and returns how many were
@@ -192,15 +216,16 @@ func (r *Registry) Recover(name string, probe func(Device) error) error {
 
 // LowerForOOM removes one slot from a device that ran out of memory while several
 // workers shared it, and reports whether it did. It never goes below one slot, and does
-// nothing while a worker still has to exit because of an earlier call.
-func (r *Registry) LowerForOOM(name string) (capacity int, lowered bool) {
+// nothing while a worker still has to exit because of an earlier call, or if one has exited
+// since the computation began, when there were this many Exits: it may fit now.
+func (r *Registry) LowerForOOM(name string, exits int) (capacity int, lowered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, err := r.find(name)
 	if err != nil {
 		return 0, false
 	}
-	if e.capacity <= 1 || e.active > e.capacity {
+	if e.capacity <= 1 || e.active > e.capacity || e.leaving > 0 || e.exits != exits {
 		return e.capacity, false
 	}
 	e.capacity--

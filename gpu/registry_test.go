@@ -71,7 +71,7 @@ func TestRegistryErrors(t *testing.T) {
 	if err := r.Recover("GPU 7", nil); fault.KindOf(err) != fault.Usage {
 		t.Error(err)
 	}
-	if n, lowered := r.LowerForOOM("GPU 7"); n != 0 || lowered || r.Yield("GPU 7") || r.Shared("GPU 7") || r.Fail("GPU 7") != 0 {
+	if n, lowered := r.LowerForOOM("GPU 7", 0); n != 0 || lowered || r.Yield("GPU 7") || r.Shared("GPU 7") || r.Fail("GPU 7") != 0 {
 		t.Error("a device that is not there did something")
 	}
 	if _, err := gpu.NewRegistry(nil, nil).Acquire(); err == nil {
@@ -114,19 +114,26 @@ func TestLowerForOOM(t *testing.T) {
 	for range 3 {
 		acquire(t, r)
 	}
-	if n, lowered := r.LowerForOOM("GPU 0"); n != 2 || !lowered {
+	if n, lowered := r.LowerForOOM("GPU 0", 0); n != 2 || !lowered {
 		t.Errorf("%d, %v", n, lowered)
 	}
-	if n, lowered := r.LowerForOOM("GPU 0"); n != 2 || lowered { // one worker still has to exit
+	if n, lowered := r.LowerForOOM("GPU 0", 0); n != 2 || lowered { // one worker still has to exit
 		t.Errorf("%d, %v", n, lowered)
 	}
 	if !r.Yield("GPU 0") || r.Yield("GPU 0") {
 		t.Error("not exactly one left")
 	}
-	if n, lowered := r.LowerForOOM("GPU 0"); n != 1 || !lowered || !r.Shared("GPU 0") || !r.Yield("GPU 0") || r.Shared("GPU 0") {
+	if n, lowered := r.LowerForOOM("GPU 0", 0); n != 2 || lowered { // it still uses memory
 		t.Errorf("%d, %v", n, lowered)
 	}
-	if n, lowered := r.LowerForOOM("GPU 0"); n != 1 || lowered {
+	r.Exited("GPU 0")
+	if n, lowered := r.LowerForOOM("GPU 0", 0); n != 2 || lowered { // what began before may fit now
+		t.Errorf("%d, %v", n, lowered)
+	}
+	if n, lowered := r.LowerForOOM("GPU 0", r.Exits("GPU 0")); n != 1 || !lowered || !r.Shared("GPU 0") || !r.Yield("GPU 0") || r.Shared("GPU 0") {
+		t.Errorf("%d, %v", n, lowered)
+	}
+	if n, lowered := r.LowerForOOM("GPU 0", r.Exits("GPU 0")); n != 1 || lowered {
 		t.Errorf("below one: %d, %v", n, lowered)
 	}
 }

@@ -12,9 +12,10 @@ import (
 // heldTask is a task that a worker has.
 type heldTask struct {
 	task
-	id   int64        // of its assignment
-	read bool         // the worker has read all of it
-	done chunk.Counts // of the current part
+	id    int64        // of its assignment
+	exits int          // of workers of the device, before
+	read  bool         // the worker has read all of it
+	done  chunk.Counts // of the current part
 	// faulty is how many records of that failed in the kernel, sample one of them.
 	faulty int64
 	sample *wire.Suspect
@@ -38,8 +39,8 @@ const (
 // assign sends the worker a task. A send error means that the worker has exited, which
 // runTask notices.
 func (s *slotRun) assign(t task) *heldTask {
-	h := &heldTask{task: t, id: s.job.assignments.Add(1)}
 	key := s.slot.key()
+	h := &heldTask{task: t, id: s.job.assignments.Add(1), exits: s.job.registry.Exits(key)}
 	_ = s.worker.conn.Send(wire.Message{Assign: &wire.Assign{
 		ID: h.id, Chunk: s.job.forWorker(t.chunk), New: !t.returned && s.job.earlier == nil, Part: s.job.partPath(t),
 		Final: s.job.queue.final(t, key) && !s.job.registry.Shared(key), Blame: t.blame,

@@ -150,13 +150,13 @@ func addDevice(list []string, device string) []string {
 
 // makeRoom handles a record that did not fit in the memory of a device that several
 // workers share: this worker leaves for good before the record is retried. It reports
-// whether the device was shared.
-func (s *slotRun) makeRoom(ctx context.Context) bool {
+// whether the device was shared. exits is how many of its workers had exited before.
+func (s *slotRun) makeRoom(ctx context.Context, exits int) bool {
 	key := s.slot.key()
 	if !s.job.registry.Shared(key) {
 		return false
 	}
-	capacity, lowered := s.job.registry.LowerForOOM(key)
+	capacity, lowered := s.job.registry.LowerForOOM(key, exits)
 	if lowered {
 		s.job.emit(Notice{Text: fmt.Sprintf("%s: a record did not fit in memory next to another worker; from now on at most %d at a time", key, capacity)})
 	}
@@ -171,6 +171,7 @@ func (s *slotRun) makeRoom(ctx context.Context) bool {
 func (s *slotRun) leave(ctx context.Context) {
 	s.left = true
 	s.release(ctx)
+	s.job.registry.Exited(s.slot.key())
 	s.job.fleet.leave(s.slot)
 	s.job.ledger.excuse(s.slot.Number, true)
 	s.job.queue.leave(s.slot.key())

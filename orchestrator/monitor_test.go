@@ -427,3 +427,24 @@ func TestOutOfMemoryOnASharedDevice(t *testing.T) {
 		t.Errorf("%d workers left, %d notices, want 2 of each", left, notices)
 	}
 }
+
+// Of four workers that run out of memory together, two leave if two fit: what failed next to
+// a worker that has left since says nothing about those that remain.
+func TestOutOfMemoryKeepsTheWorkersThatFit(t *testing.T) {
+	d, config, seen := crowded(t, 400, 4, 2)
+	config.Devices.WorkersPerGPU = 4
+	left := 0
+	config.Display.OnEvent = func(e orchestrator.Event) {
+		seen.take(e)
+		if _, ok := e.(orchestrator.WorkerLeft); ok {
+			left++
+		}
+	}
+	report := mustRun(t, d, config)
+	if report.Succeeded != 400 || d.read("out.jsonl") != numbered(400) {
+		t.Errorf("%+v\n%s", report, d.logs())
+	}
+	if left != 2 {
+		t.Errorf("%d workers left, want 2:\n%s", left, seen)
+	}
+}

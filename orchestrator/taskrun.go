@@ -117,7 +117,8 @@ func (s *slotRun) finishTask(ctx context.Context, done wire.Done) (retired bool,
 	}
 	s.job.warn(s.slot, done.Warnings)
 	s.noteFirst(ctx, done.First)
-	again := done.Elsewhere != nil && s.makeRoom(ctx)
+	h := s.find(done.Chunk)
+	again := h != nil && done.Elsewhere != nil && s.makeRoom(ctx, h.exits)
 	if err := s.deliver(ctx, done, again); err != nil {
 		return false, err
 	}
