@@ -95,8 +95,8 @@ func newDeallocate(f *gpusFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deallocate NAME [GPU]",
 		Short: "Release leases",
-		Long: `Release the leases of NAME, or only those on GPU, given by its index or UUID or the
-UUID of a MIG instance. A lease that a running process owns ends with the process
+		Long: `Release the leases of NAME, or only those on GPU, given by its index or UUID, or
+those on a MIG instance (2:0 or its UUID). A lease that a running process owns ends with the process
 and cannot be released earlier.
 
   gpurun gpus deallocate embedding-service

@@ -165,6 +165,18 @@ func TestServeMIG(t *testing.T) {
 	}
 }
 
+// What gpus allocate leases by its id, gpus deallocate releases by its id, and nothing else.
+func TestLeaseOfAMIGInstanceByItsID(t *testing.T) {
+	h := newHost(t, 3)
+	h.drive("2 mig 2")
+	h.gpurun("gpus", "allocate", "a", "100", "--gpu", "2:0")
+	h.gpurun("gpus", "allocate", "a", "100", "--gpu", "2:1")
+	h.gpurun("gpus", "deallocate", "a", "2:0")
+	if list := h.gpurun("gpus", "list"); strings.Contains(list, "MIG 2:0") || !strings.Contains(list, "MIG 2:1") {
+		t.Error(list)
+	}
+}
+
 // Whoever asks after an allocation sees it, however rarely the GPUs are read.
 func TestServeShowsAllocationsAtOnce(t *testing.T) {
 	h := newHost(t, 1)
@@ -206,7 +218,10 @@ func TestServeReportsAJobThatRefusesSettings(t *testing.T) {
 	h.start("nightly", patient, "--monitor-config", "monitor.yaml")
 	s := serve(t, h)
 	defer s.stop()
-	await(t, "the job to run", func() bool { _, body := s.ask("GET", "/api/jobs", ""); return strings.Contains(body, `"phase":"running"`) })
+	await(t, "the job to run", func() bool {
+		_, body := s.ask("GET", "/api/jobs", "")
+		return strings.Contains(body, `"phase":"running"`)
+	})
 	status, body := s.ask("PUT", "/api/gpu/config", `{"temp_optimal":72}`)
 	if status != http.StatusConflict || !strings.Contains(body, "temp_normal (70) is below temp_optimal (72): thresholds must increase") || strings.Contains(body, `\"`) {
 		t.Errorf("%d %s", status, body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // Deallocate releases the leases under a name that have no owner: on one GPU, given
-// by its index or a prefix of its UUID, or, with "", on all. It waits for the
+// by its index, a prefix of its UUID or, for a MIG instance, "2:0"; with "", on all. It waits for the
 // folder's lock until ctx ends, and returns the leases it released.
 //
 // It does not take a lease from a running owner: it then releases nothing, and the
@@ -52,18 +53,28 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 	return freed, err
 }
 
-// checkGPU rejects what is neither an index nor a UUID prefix.
+// migLabel begins the label of a MIG instance, "MIG 2:0"; its id follows.
+const migLabel = "MIG "
+
+// instanceID is the id of a MIG instance.
+var instanceID = regexp.MustCompile(`^\d+:\d+$`)
+
+// checkGPU rejects what is neither an index, nor a MIG instance, nor a UUID prefix.
 func checkGPU(gpu string) error {
-	if gpu == "" || strings.HasPrefix(gpu, "GPU-") || strings.HasPrefix(gpu, "MIG-") || strings.Trim(gpu, "0123456789") == "" {
+	if gpu == "" || instanceID.MatchString(gpu) || strings.HasPrefix(gpu, "GPU-") || strings.HasPrefix(gpu, "MIG-") || strings.Trim(gpu, "0123456789") == "" {
 		return nil
 	}
-	return usage("%q is neither the index of a GPU (0, 1, …) nor a UUID (GPU-…, MIG-…)", gpu)
+	return usage("%q is neither the index of a GPU (0, 1, …), nor a MIG instance (2:0), nor a UUID (GPU-…, MIG-…)", gpu)
 }
 
-// named reports whether the lease is on the GPU with this index or UUID prefix.
+// named reports whether the lease is on the GPU with this index or UUID prefix, or on this
+// MIG instance.
 func (l Lease) named(gpu string) bool {
 	if index, err := strconv.Atoi(gpu); err == nil {
 		return l.Index == index
+	}
+	if instanceID.MatchString(gpu) {
+		return l.Label == migLabel+gpu
 	}
 	return len(l.GPU) >= len(gpu) && strings.EqualFold(l.GPU[:len(gpu)], gpu)
 }
