@@ -247,7 +247,7 @@ deploy-test: tools
 	cd deploy/check && $(GO) test -count=1 -vet=off .
 	@validate=$$(PATH="$$PWD/.venv/bin:$$PATH" command -v kubernetes-validate); \
 		if [ -n "$$validate" ]; then \
-			for version in 1.29 1.31 1.33 1.35; do "$$validate" --strict -k $$version internal/cluster/k8s/testdata/*.yaml || exit 1; done; \
+			for version in 1.31 1.33 1.35; do "$$validate" --strict -k $$version internal/cluster/k8s/testdata/*.yaml || exit 1; done; \
 		else echo "SKIPPED: kubernetes-validate is not installed: manifests are not compared with the schemas of Kubernetes (pip install kubernetes-validate)"; fi
 
 # Checks the document of the API with tools of others, in an environment of their own, and

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
 )
@@ -21,7 +22,7 @@ const exitHelp = `Exit codes of all gpurun commands:
   1    internal error: a bug in gpurun
   2    usage error, bad configuration, missing or unreadable input, output exists
   3    finished, some records failed: they are kept, marked with "_error"; or part of
-       a damaged input was skipped (--bad-input skip)
+       a damaged input was skipped (--bad-input skip); or some shards failed (--merge)
   4    no usable device
   5    the kernel is unusable or fails on every record, or no file can be fetched
   6    conflict: the job folder is locked, damaged or belongs to another job; or the
@@ -71,10 +72,11 @@ func exitCode(err error) int {
 	var usage *usageError
 	var stopped *stoppedBy
 	var child childExit
+	var shards *cluster.FailedError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errSomeFailed):
+	case errors.Is(err, errSomeFailed), errors.As(err, &shards):
 		return 3
 	case errors.As(err, &usage):
 		return 2

@@ -37,7 +37,7 @@ func (f *shardFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.shard, "shard", "", "compute shard `I/N` of the input, counted from 0, of a job that machines share through the output's folder; auto takes I from the scheduler (SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX) and N from the run that exists, auto+1000 adds to it, auto/16 names N")
 	flags.BoolVar(&f.noClaim, "no-claim", false, "with --shard, exit when the shard is done instead of claiming shards that no machine computes, or that a much slower one computes last")
 	flags.DurationVar(&f.claimAfter, "claim-after", cluster.DefaultLostAfter, "with --shard, take a machine for lost that shows no sign of life for this long, and claim its shard; use the same value on all machines")
-	flags.BoolVar(&f.merge, "merge", false, "with --shard, merge the shards into the output when all are done (else: gpurun submit merge)")
+	flags.BoolVar(&f.merge, "merge", false, "with --shard, stay until all shards are done, and merge them into the output, unless another machine does (else: gpurun submit merge)")
 }
 
 // checkUnused refuses flags that mean nothing without --shard.
@@ -263,10 +263,14 @@ func (w *shardWork) work(shard int) error {
 		return fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", w.run.Dir, err)
 	}
 	outcome, err := w.run.Work(w.session.ctx, cluster.Work{
-		Shard: shard, NoClaim: w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
+		Shard: shard, NoClaim: w.flags.noClaim, Stay: w.flags.merge && !w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
 		Compute: w.compute, Copy: w.copy, Notice: w.notice,
 	})
 	w.flags.outcome = outcome
+	var failed *cluster.FailedError
+	if errors.As(err, &failed) && !w.session.silent {
+		writeMissing(os.Stderr, w.run, &failed.MissingError)
+	}
 	if stopped := w.session.stops.got.Load(); err != nil && stopped != nil {
 		var by *stoppedBy
 		if !errors.As(err, &by) {
@@ -442,16 +446,17 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 	return result, nil
 }
 
-// merge merges the run, unless another process does.
+// merge merges the run, or waits for the process that does: if that one is lost, this one
+// takes over. Success means that the output exists.
 func (w *shardWork) merge() error {
-	merged, err := w.run.Merge(w.session.ctx, cluster.MergeOptions{
+	options := cluster.MergeOptions{
 		Force: w.config.Output.Force, LostAfter: w.flags.claimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
-	})
-	switch {
-	case errors.Is(err, cluster.ErrMerging):
-		w.notice(err.Error())
-		return nil
-	case err == nil && !merged.Already:
+	}
+	merged, err := w.run.Merge(w.session.ctx, options)
+	for errors.Is(err, cluster.ErrMerging) && !w.flags.noClaim { // Merge itself waits for signs of life
+		merged, err = w.run.Merge(w.session.ctx, options)
+	}
+	if err == nil && !merged.Already {
 		w.notice(mergedText(merged))
 	}
 	return err

@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/cluster/k8s"
+	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
 const submitK8sHelp = `Print an Indexed Job for Kubernetes that runs a job on several nodes: a pod per shard, each
 with its GPUs and the volume that holds input and output. The pod that finishes last
-merges the results.
+merges the results, and the Job succeeds.
 
   gpurun submit k8s --print --image registry.example/embed:1 --claim data --nodes 4 --gpus-per-node 8 \
       -k /app/embed.py /data/in.jsonl -o /data/out.jsonl > job.yaml
@@ -80,7 +81,8 @@ func (f *k8sFlags) submit(cmd *cobra.Command, w io.Writer, args []string) error 
 	if f.runFlags.name != "" {
 		f.Name = k8s.Name(f.runFlags.name)
 	}
-	f.Comment = fmt.Sprintf("gpurun submit k8s: %d shards of %s", f.shardCount, strings.Join(strings.Fields(config.Output.Path), " "))
+	f.Status = oneLine(slurm.Quote(f.Program) + " submit status " + slurm.Quote(config.Output.Path))
+	f.Comment = oneLine(fmt.Sprintf("gpurun submit k8s: %d shards of %s", f.shardCount, config.Output.Path))
 	f.Args = append([]string{"run", "--shard", fmt.Sprintf("auto/%d", f.shardCount), "--merge"}, f.forwarded(cmd.Flags())...)
 	_, err = io.WriteString(w, f.Manifest())
 	return err
@@ -97,6 +99,9 @@ func (f *k8sFlags) checkKernel(ctx context.Context, config orchestrator.Config) 
 	}
 	return f.job.origins.explain(err)
 }
+
+// oneLine makes a text fit in a comment.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // check rejects what would fail in the cluster only.
 func (f *k8sFlags) check(config orchestrator.Config) error {

@@ -59,15 +59,13 @@ func decode(t *testing.T, path string, document []byte) any {
 	return object
 }
 
-// TestSelectors: the service and the deployment select the pods of the template.
-func TestSelectors(t *testing.T) {
+// serve returns the objects of gpurun serve.
+func serve(t *testing.T) (deployment *appsv1.Deployment, service *corev1.Service, config *corev1.ConfigMap) {
+	t.Helper()
 	text, err := os.ReadFile("../kubernetes/gpurun-serve.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var deployment *appsv1.Deployment
-	var service *corev1.Service
-	var config *corev1.ConfigMap
 	for _, document := range bytes.Split(text, []byte("\n---\n")) {
 		switch object := decode(t, "gpurun-serve.yaml", document).(type) {
 		case *appsv1.Deployment:
@@ -78,12 +76,26 @@ func TestSelectors(t *testing.T) {
 			config = object
 		}
 	}
+	return deployment, service, config
+}
+
+// selects reports whether a selector matches labels.
+func selects(selector, labels map[string]string) bool {
+	for key, value := range selector {
+		if labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// TestSelectors: the service and the deployment select the pods of the template.
+func TestSelectors(t *testing.T) {
+	deployment, service, config := serve(t)
 	labels := deployment.Spec.Template.Labels
 	for name, selector := range map[string]map[string]string{"deployment": deployment.Spec.Selector.MatchLabels, "service": service.Spec.Selector} {
-		for key, value := range selector {
-			if labels[key] != value {
-				t.Errorf("%s selects %s=%s; pods have %v", name, key, value, labels)
-			}
+		if !selects(selector, labels) {
+			t.Errorf("%s selects %v; pods have %v", name, selector, labels)
 		}
 	}
 	if port := service.Spec.Ports[0].Port; port != 8000 {

@@ -28,6 +28,9 @@ func TestSubmittedJobs(t *testing.T) {
 		}
 		checkPolicies(t, path, job.Spec)
 		checkPod(t, path, job.Spec.Template.Spec)
+		if _, service, _ := serve(t); selects(service.Spec.Selector, job.Spec.Template.Labels) {
+			t.Errorf("%s: the Service of gpurun serve selects the pods of jobs: %v", path, job.Spec.Template.Labels)
+		}
 	}
 }
 
@@ -40,11 +43,30 @@ func checkPolicies(t *testing.T, path string, spec batchv1.JobSpec) {
 		t.Errorf("%s: completions %v, parallelism %v", path, spec.Completions, spec.Parallelism)
 	case spec.BackoffLimitPerIndex == nil:
 		t.Errorf("%s: one failed shard would end the others", path)
-	case spec.PodFailurePolicy != nil:
-		t.Errorf("%s: a podFailurePolicy forbids replacing the pods of lost nodes", path)
-	case spec.PodReplacementPolicy == nil || *spec.PodReplacementPolicy != batchv1.TerminatingOrFailed:
-		t.Errorf("%s: the Job would wait for lost nodes", path)
+	case spec.SuccessPolicy == nil || len(spec.SuccessPolicy.Rules) != 1 || *spec.SuccessPolicy.Rules[0].SucceededCount != 1:
+		t.Errorf("%s: pods of lost nodes would keep the Job from succeeding", path)
+	case spec.PodReplacementPolicy != nil && *spec.PodReplacementPolicy != batchv1.Failed:
+		t.Errorf("%s: Kubernetes refuses this policy beside a podFailurePolicy", path)
+	case spec.TTLSecondsAfterFinished == nil:
+		t.Errorf("%s: Jobs would stay forever", path)
+	case !ignores(spec, func(rule batchv1.PodFailurePolicyRule) bool {
+		return slices.ContainsFunc(rule.OnPodConditions, func(on batchv1.PodFailurePolicyOnPodConditionsPattern) bool {
+			return on.Type == corev1.DisruptionTarget && on.Status == corev1.ConditionTrue
+		})
+	}):
+		t.Errorf("%s: evictions would count as failures", path)
+	case !ignores(spec, func(rule batchv1.PodFailurePolicyRule) bool {
+		return rule.OnExitCodes != nil && slices.Contains(rule.OnExitCodes.Values, 143) && slices.Contains(rule.OnExitCodes.Values, 130)
+	}):
+		t.Errorf("%s: pods that a signal stopped would count as failures", path)
 	}
+}
+
+// ignores reports whether a rule that ignores failures matches.
+func ignores(spec batchv1.JobSpec, match func(batchv1.PodFailurePolicyRule) bool) bool {
+	return spec.PodFailurePolicy != nil && slices.ContainsFunc(spec.PodFailurePolicy.Rules, func(rule batchv1.PodFailurePolicyRule) bool {
+		return rule.Action == batchv1.PodFailurePolicyActionIgnore && match(rule)
+	})
 }
 
 func checkPod(t *testing.T, path string, pod corev1.PodSpec) {

@@ -313,12 +313,6 @@ func TestLostIsJudgedByOwnClock(t *testing.T) {
 // maxFailures times in all by those that claim it.
 func TestFailedShards(t *testing.T) {
 	r := newRun(t, 2, 10)
-	broken := func(ctx context.Context, a *Attempt) (Result, error) {
-		if a.Shard == 1 {
-			return Result{}, fault.New(fault.Incompatible, "no module named torch")
-		}
-		return compute(ctx, a)
-	}
 	if _, err := r.Work(t.Context(), fast(1, broken)); fault.KindOf(err) != fault.Incompatible {
 		t.Fatal(err)
 	}
@@ -655,4 +649,64 @@ func TestMergeResumes(t *testing.T) {
 	if data, _ := os.ReadFile(r.Output); string(data) != all(90) {
 		t.Fatalf("%s", data)
 	}
+}
+
+// TestStay: a process that stays claims the shard of one that is lost after nothing else was
+// left to do, and reports shards that failed too often.
+func TestStay(t *testing.T) {
+	r := newRun(t, 2, 20)
+	lost, err := r.newAttempt(1, key(1), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.info.Host = "elsewhere" // so that its process is not known to be gone
+	if err := writeJSON(lost.join(attemptFile), lost.info); err != nil {
+		t.Fatal(err)
+	}
+	if won, err := lost.take(0); err != nil || !won {
+		t.Fatal(won, err)
+	}
+	stop := lost.live(10*time.Millisecond, func(error) {}, func(string) {})
+	work := Work{Shard: 0, LostAfter: 3 * time.Second, Compute: compute}
+	if outcome, err := r.Work(t.Context(), work); err != nil || outcome.Complete || len(outcome.Computed) != 1 {
+		t.Fatalf("it waits for a live process, or claims its shard: %+v, %v", outcome, err)
+	}
+	ended := make(chan error, 1)
+	work.Stay = true
+	go func() {
+		outcome, err := r.Work(context.Background(), work)
+		if err == nil && (!outcome.Complete || len(outcome.Computed) != 1) {
+			err = fmt.Errorf("%+v", outcome)
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("it left while another process computes: %v", err)
+	case <-time.After(time.Second): // it has seen the other process by now
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	checkMerged(t, r)
+
+	r = newRun(t, 2, 20)
+	for range maxFailures {
+		if _, err := r.Work(t.Context(), fast(1, broken)); fault.KindOf(err) != fault.Incompatible {
+			t.Fatal(err)
+		}
+	}
+	var failed *FailedError
+	if _, err := r.Work(t.Context(), work); !errors.As(err, &failed) || err.Error() != "1 of 2 shards failed: 1" {
+		t.Errorf("with a failed shard: %v", err)
+	}
+}
+
+// broken fails on shard 1.
+func broken(ctx context.Context, a *Attempt) (Result, error) {
+	if a.Shard == 1 {
+		return Result{}, fault.New(fault.Incompatible, "no module named torch")
+	}
+	return compute(ctx, a)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -62,6 +63,22 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%d of %d shards are missing: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
 }
 
+// missing returns the shards that are not committed; nil if all are.
+func missing(shards []Shard) *MissingError {
+	left := slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool { return !s.Unfinished() })
+	if len(left) == 0 {
+		return nil
+	}
+	return &MissingError{Shards: left, Of: len(shards)}
+}
+
+// FailedError means that a run ended without its missing shards: each has failed too often.
+type FailedError struct{ MissingError }
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("%d of %d shards failed: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
+}
+
 // ErrMerging means that another process is merging the run.
 var ErrMerging = errors.New("another process is merging the run")
 
@@ -94,20 +111,18 @@ func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
 	if err != nil {
 		return Merged{}, err
 	}
-	missing := &MissingError{Of: len(shards)}
-	for _, s := range shards {
-		if s.Unfinished() {
-			missing.Shards = append(missing.Shards, s)
-		}
-	}
-	if len(missing.Shards) > 0 {
-		return Merged{}, missing
+	if left := missing(shards); left != nil {
+		return Merged{}, left
 	}
 	if err := m.readResults(); err != nil {
 		return Merged{}, err
 	}
 	if err := m.claim(ctx); err != nil {
 		return Merged{}, err
+	}
+	if m.attempt == nil { // another process has merged since
+		done, _ := m.overtaken()
+		return done, nil
 	}
 	return m.finish(ctx)
 }
@@ -171,7 +186,8 @@ func (m *merge) readResults() (err error) {
 	return nil
 }
 
-// claim claims the merge, once it is known that no other process is at it.
+// claim claims the merge, once it is known that no other process is at it. It leaves attempt
+// nil if the other process finishes meanwhile.
 func (m *merge) claim(ctx context.Context) (err error) {
 	watch := m.run.Watch(m.LostAfter)
 	for {
@@ -195,6 +211,9 @@ func (m *merge) claim(ctx context.Context) (err error) {
 			case <-ctx.Done():
 				return fault.New(fault.Canceled, "stopped on request")
 			}
+		}
+		if _, done := m.overtaken(); done {
+			return nil
 		}
 		a, err := m.run.newAttempt(-1, mergeKey, 0, m.Labels)
 		if err != nil {

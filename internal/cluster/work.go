@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -17,6 +18,10 @@ type Work struct {
 	Shard int
 	// NoClaim computes that one only.
 	NoClaim bool
+	// Stay waits for shards that others compute, ready to claim those of a process that is lost,
+	// until the run is complete. If what remains has failed too often, Work fails with a
+	// FailedError.
+	Stay bool
 	// LostAfter is how long an attempt may show no sign of life; 0 for DefaultLostAfter.
 	LostAfter time.Duration
 	// Labels describe this process to people.
@@ -80,17 +85,20 @@ func (w *worker) work(ctx context.Context) error {
 		if next.shard < 0 && !next.wait && !w.NoClaim {
 			next = w.slowest(shards)
 		}
+		running := slices.ContainsFunc(shards, func(s Shard) bool { return s.State == Running })
 		switch {
 		case next.shard >= 0:
 			if err := w.attempt(ctx, shards[next.shard]); err != nil {
 				return w.stopped(ctx, err)
 			}
-		case next.wait:
+		case next.wait || w.Stay && running:
 			select {
 			case <-time.After(beatInterval(w.watch.lostAfter) / 2):
 			case <-ctx.Done():
 				return w.stopped(ctx, nil)
 			}
+		case w.Stay && !w.outcome.Complete:
+			return fault.New(fault.Stopped, "%w", &FailedError{*missing(shards)})
 		default:
 			w.noteOwn(shards)
 			return nil

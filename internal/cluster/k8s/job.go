@@ -16,6 +16,8 @@ type Job struct {
 	// Program is gpurun in the image, Args its arguments.
 	Program string
 	Args    []string
+	// Status is the command in a pod that shows how far the run is.
+	Status string
 	// Shards is the number of pods, Nodes how many of them run at a time.
 	Shards, Nodes int
 	// GPUs, CPUs and Memory are those of a pod; "" for CPUs and Memory that are not limited.

@@ -16,13 +16,13 @@ var update = flag.Bool("update", false, "write the golden files again")
 var golden = map[string]Job{
 	"plain.yaml": {
 		Name: "gpurun-out-jsonl", Image: "registry.example/embed:1", Program: "gpurun", Shards: 16, Nodes: 4, GPUs: 8,
-		Args:  []string{"run", "--shard", "auto/16", "--merge", "--kernel=/app/embed.py", "--batch-size=64", "--output=/data/out.jsonl", "/data/in.jsonl"},
-		Claim: "data", Mount: "/data", User: 1000, Retries: 3, Comment: "gpurun submit k8s: 16 shards of /data/out.jsonl",
+		Args:   []string{"run", "--shard", "auto/16", "--merge", "--kernel=/app/embed.py", "--batch-size=64", "--output=/data/out.jsonl", "/data/in.jsonl"},
+		Status: "gpurun submit status /data/out.jsonl", Claim: "data", Mount: "/data", User: 1000, Retries: 3, Comment: "gpurun submit k8s: 16 shards of /data/out.jsonl",
 	},
 	"all.yaml": {
 		Name: "nightly", Namespace: "batch", Image: "registry.example/embed@sha256:0123", Program: "/opt/gpurun", Shards: 2500, Nodes: 64,
 		CPUs: "8", Memory: "64Gi", Args: []string{"run", `--kernel-config={"a": "b: #c", "d": "<&>"}`, "two\nlines", "$(HOME)"},
-		Claim: "shared", Mount: "/mnt/it's: here", User: 65532, Retries: 1, Comment: "c",
+		Status: "/opt/gpurun submit status 'out put/'", Claim: "shared", Mount: "/mnt/it's: here", User: 65532, Retries: 1, Comment: "c",
 		NodeSelector: []string{"gpu.type=h200", "yes=true"}, Tolerations: []string{"dedicated=batch", "spot"},
 	},
 }
