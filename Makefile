@@ -8,7 +8,7 @@
 # make site       build the manual in site/; broken links fail
 # make deploy-test  run the alert rules, the dashboard and the manifests in deploy/
 # make api-test   check /openapi.json with a validator, a generated client and a fuzzer
-# make slurm-test run jobs on a real Slurm and break it
+# make slurm-test run jobs on a real Slurm and break it; make k8s-test the same on a real Kubernetes
 # make llm-test   run real model servers with tiny models through gpurun; downloads gigabytes
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 # make random-jobs  compare random jobs with a model
@@ -31,7 +31,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install wheel packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test site slurm-test clean
+.PHONY: build install wheel packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test site slurm-test k8s-test clean
 
 build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -266,6 +266,12 @@ api-test: build .venv-api/ready
 slurm-test: tools
 	@./scripts/tools.sh slurm-wlm:slurmctld
 	GPURUN_SLURM=all $(GO) test -count=1 -v -timeout 30m -run 'TestSlurm|TestCluster' ./internal/cluster/slurmtest ./cmd/gpurun
+
+# Runs the Job of gpurun submit k8s on a real control plane. Pods are processes in namespaces of
+# their own, which need Linux.
+k8s-test: build
+	@servers=$$(GO='$(GO)' ./scripts/k8s-build.sh) && cd deploy/cluster && \
+		GPURUN_K8S=$$servers GPURUN=$(CURDIR)/bin/gpurun CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 20m .
 
 # Starts the server of Hugging Face transformers with serve:, on the CPU, and checks the
 # output with OpenAI's own types. make test does the same with a stub.
