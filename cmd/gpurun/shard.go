@@ -262,10 +262,14 @@ func (w *shardWork) work(shard int) error {
 	if err := json.Unmarshal(w.run.Index, &w.index); err != nil {
 		return fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", w.run.Dir, err)
 	}
-	outcome, err := w.run.Work(w.session.ctx, cluster.Work{
-		Shard: shard, NoClaim: w.flags.noClaim, Stay: w.flags.merge && !w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
+	work := cluster.Work{
+		Shard: shard, NoClaim: w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
 		Compute: w.compute, Copy: w.copy, Notice: w.notice,
-	})
+	}
+	if w.flags.merge && !w.flags.noClaim {
+		work.Stay = func() error { _, err := w.timeLeft(); return err }
+	}
+	outcome, err := w.run.Work(w.session.ctx, work)
 	w.flags.outcome = outcome
 	var failed *cluster.FailedError
 	if errors.As(err, &failed) && !w.session.silent {
@@ -327,10 +331,9 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	}
 	config.Input.Counts = w.index.Files
 	config.Output.Path, config.Output.Errors, config.Output.Force = a.Output(), a.Errors(), false
-	if limit := w.config.Resume.MaxTime; limit > 0 {
-		if config.Resume.MaxTime = (limit - time.Since(w.started)).Round(time.Second / 10); config.Resume.MaxTime <= 0 {
-			return cluster.Result{}, fault.New(fault.Stopped, "the time limit of %s is reached", limit)
-		}
+	var err error
+	if config.Resume.MaxTime, err = w.timeLeft(); err != nil {
+		return cluster.Result{}, err
 	}
 	w.notice(fmt.Sprintf("shard %d of %d: records %d to %d", a.Shard, w.run.Shards, a.First, a.First+a.Records-1))
 	limits, err := w.limit(a, &config)
@@ -357,6 +360,18 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 		return cluster.Result{}, limits.explain(err)
 	}
 	return shardResult(ctx, report, config, time.Since(started))
+}
+
+// timeLeft returns what is left of the time limit of this process; 0 if there is none.
+func (w *shardWork) timeLeft() (left time.Duration, err error) {
+	limit := w.config.Resume.MaxTime
+	if limit == 0 {
+		return 0, nil
+	}
+	if left = (limit - time.Since(w.started)).Round(time.Second / 10); left <= 0 {
+		err = fault.New(fault.Stopped, "the time limit of %s is reached", limit)
+	}
+	return left, err
 }
 
 // copy implements cluster.Work.Copy. Nothing is sent to a server twice: requests cost money,

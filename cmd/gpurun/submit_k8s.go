@@ -124,6 +124,8 @@ func (f *k8sFlags) check(config orchestrator.Config) error {
 		return usagef("--user %d: pods do not run as root; name a user that can write to the volume", f.User)
 	case f.job.name != "":
 		return usagef("--job-file: pods do not have it; gpurun plan --print shows its settings, which are flags of this command too")
+	case f.noClaim:
+		return usagef("--no-claim does not fit gpurun submit k8s: pods take over the shards of lost ones, and stay until the output is merged")
 	case config.Resume.Clean:
 		return usagef("--clean does not fit gpurun submit k8s: remove %s.shards when the output is merged", strings.TrimSuffix(config.Output.Path, "/"))
 	case !below(mount, config.Output.Path):

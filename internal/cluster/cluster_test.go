@@ -672,7 +672,7 @@ func TestStay(t *testing.T) {
 		t.Fatalf("it waits for a live process, or claims its shard: %+v, %v", outcome, err)
 	}
 	ended := make(chan error, 1)
-	work.Stay = true
+	work.Stay = func() error { return nil }
 	go func() {
 		outcome, err := r.Work(context.Background(), work)
 		if err == nil && (!outcome.Complete || len(outcome.Computed) != 1) {
@@ -684,6 +684,11 @@ func TestStay(t *testing.T) {
 	case err := <-ended:
 		t.Fatalf("it left while another process computes: %v", err)
 	case <-time.After(time.Second): // it has seen the other process by now
+	}
+	limited := work
+	limited.Stay = func() error { return fault.New(fault.Stopped, "the time limit is reached") }
+	if _, err := r.Work(t.Context(), limited); fault.KindOf(err) != fault.Stopped {
+		t.Errorf("it stays although its time is over: %v", err)
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -18,10 +18,10 @@ type Work struct {
 	Shard int
 	// NoClaim computes that one only.
 	NoClaim bool
-	// Stay waits for shards that others compute, ready to claim those of a process that is lost,
-	// until the run is complete. If what remains has failed too often, Work fails with a
-	// FailedError.
-	Stay bool
+	// Stay, unless it is nil, lets the process wait for shards that others compute, ready to claim
+	// those of a process that is lost, until the run is complete. If what remains has failed too
+	// often, Work fails with a FailedError. Stay is called while it waits; its error ends that.
+	Stay func() error
 	// LostAfter is how long an attempt may show no sign of life; 0 for DefaultLostAfter.
 	LostAfter time.Duration
 	// Labels describe this process to people.
@@ -91,13 +91,18 @@ func (w *worker) work(ctx context.Context) error {
 			if err := w.attempt(ctx, shards[next.shard]); err != nil {
 				return w.stopped(ctx, err)
 			}
-		case next.wait || w.Stay && running:
+		case next.wait || w.Stay != nil && running:
+			if w.Stay != nil {
+				if err := w.Stay(); err != nil {
+					return w.stopped(ctx, err)
+				}
+			}
 			select {
 			case <-time.After(beatInterval(w.watch.lostAfter) / 2):
 			case <-ctx.Done():
 				return w.stopped(ctx, nil)
 			}
-		case w.Stay && !w.outcome.Complete:
+		case w.Stay != nil && !w.outcome.Complete:
 			return fault.New(fault.Stopped, "%w", &FailedError{*missing(shards)})
 		default:
 			w.noteOwn(shards)
