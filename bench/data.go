@@ -43,7 +43,7 @@ func timed(stdout io.Writer, program string, args ...string) (time.Duration, err
 	err := cmd.Run()
 	took := time.Since(started)
 	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
+		return took, fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, stderr.String())
 	}
 	return took, nil
 }

@@ -174,6 +174,29 @@ func TestKernelFailsOnEverything(t *testing.T) {
 	}
 }
 
+// TestBatchesIncludeThoseInFlightAfterAFailedOne: the report counts every batch once.
+func TestBatchesIncludeThoseInFlightAfterAFailedOne(t *testing.T) {
+	t.Parallel()
+	var input strings.Builder
+	for i := range 400 {
+		if i%10 == 5 {
+			input.WriteString("{\"poison\":\"error\"}\n")
+		} else {
+			fmt.Fprintf(&input, "{\"id\":%d}\n", i)
+		}
+	}
+	d := newJobDir(t, input.String())
+	c := d.config("test-poison")
+	c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:1", 4, 1
+	report, err := run(t, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := report.Workers[0].Batches; n != 100 || report.Latency.Batches != n || report.Failed != 40 {
+		t.Errorf("%d batches, %d latencies, %d failed; want 100, 100, 40", n, report.Latency.Batches, report.Failed)
+	}
+}
+
 // TestJobThatFailsEntirelyLeavesNoOutput: a job of two or more records that all failed
 // with the same kernel message fails with that message, whatever its size, and does not
 // block a run with a working kernel. Records that fail by themselves are results.

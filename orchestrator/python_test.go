@@ -63,3 +63,52 @@ def process(ids): return {"x": ids}
 		})
 	}
 }
+
+// A Python kernel isolates the records that make it raise, once it has computed a batch: each
+// bad batch takes one exchange, and every record has the outcome that bisecting gives it.
+func TestPythonIsolatesRaisingRecords(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for name, test := range map[string]struct {
+		source, groupBy string
+	}{
+		"records": {"def process(batch):\n    return [{'id': r['id'], 'h': 1 / (r['id'] % 50 - 7)} for r in batch]\n", ""},
+		"columns": {"def process(batch):\n    return {'h': [1 / (i % 50 - 7) for i in batch['id']]}\n", ""},
+		"grouped": {"def process(batch):\n    return {'h': [1 / (i % 50 - 7) for i in batch['id']]}\n", "id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 2000
+			d := newJobDir(t, numbered(n))
+			d.write("kernel.py", test.source)
+			c := d.config(d.join("kernel.py"))
+			c.Batching.Size, c.Batching.ChunksPerGPU, c.Batching.GroupBy, c.Devices.GPUs = 100, 1, test.groupBy, "cpu:1"
+			report, err := run(t, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			output, err := os.ReadFile(c.Output.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := 0
+			for i, line := range strings.Split(strings.TrimSpace(string(output)), "\n") {
+				bad := strings.Contains(line, `"_error":{"kind":"batch","message":"ZeroDivisionError: division by zero"`)
+				if !strings.Contains(line, fmt.Sprintf(`"id":%d`, i)) || bad != (i%50 == 7) || !bad && !strings.Contains(line, `"h":`) {
+					t.Fatalf("record %d: %s", i, line)
+				}
+				if bad {
+					failed++
+				}
+			}
+			if failed != n/50 || report.Failed != int64(failed) {
+				t.Errorf("%d records failed, the report has %d", failed, report.Failed)
+			}
+			// The first batch is bisected, because a kernel that has not computed anything may
+			// fail on everything; the others are not.
+			if w := report.Workers[0]; w.Batches != 20 || w.Retries > 19+40 {
+				t.Errorf("%d batches, %d retries", w.Batches, w.Retries)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -156,7 +157,8 @@ func (c *client) unary(ctx context.Context, err error) error {
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
 	held := &carrier{arena: c.sharedArena(), short: true}
-	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch), Fetched: packFetched(held, batch)}
+	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch), Fetched: packFetched(held, batch),
+		IsolateMs: uint32(min(max(batch.isolation.Milliseconds(), 0), math.MaxUint32))}
 	if size := max(held.total, uint64(proto.Size(request))); size > maxMessage {
 		held.free()
 		finish(fault.New(fault.Batch, "a batch of %d bytes exceeds the limit of %d", size, maxMessage))

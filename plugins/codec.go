@@ -72,6 +72,13 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 				reply.MessageSteps = append(reply.MessageSteps, make([]string, len(reply.Messages)-1-len(reply.MessageSteps))...)
 				reply.MessageSteps = append(reply.MessageSteps, valid(result.Step))
 			}
+			if r.isolated {
+				failure := &kernelpb.Failure{}
+				if result.Raised != nil {
+					failure = packFailure(result.Raised)
+				}
+				reply.Failures = append(reply.Failures, failure)
+			}
 		}
 		reply.Verdicts[i] = byte(verdict)
 	}
@@ -106,7 +113,7 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 	if err != nil {
 		return fmt.Errorf("kernel returned malformed lines: %w", err)
 	}
-	counts, messages, steps := reply.GetLineCounts(), reply.GetMessages(), reply.GetMessageSteps()
+	counts, messages, steps, failures := reply.GetLineCounts(), reply.GetMessages(), reply.GetMessageSteps(), reply.GetFailures()
 	for i, verdict := range reply.GetVerdicts() {
 		switch verdict := Verdict(verdict); verdict {
 		case Lines:
@@ -124,8 +131,12 @@ func unpackReply(a *arena, reply *kernelpb.ProcessReply, r *Results) error {
 			if len(steps) > 0 {
 				step, steps = steps[0], steps[1:]
 			}
-			r.FailIn(i, step, messages[0])
-			messages = messages[1:]
+			if len(failures) > 0 && failures[0].GetKind() != uint32(fault.Unknown) {
+				r.Raise(i, unpackFailure(failures[0], fault.Batch))
+			} else {
+				r.FailIn(i, step, messages[0])
+			}
+			messages, failures = messages[1:], failures[min(1, len(failures)):]
 		case Unchanged, Columns, Dropped:
 			r.set(i, verdict)
 		default:

@@ -77,7 +77,9 @@ func randomResults(r *rand.Rand) *Results {
 	}
 	columns := r.IntN(4)
 	for i := range n {
-		switch choice := r.IntN(6); {
+		switch choice := r.IntN(7); {
+		case choice == 6:
+			results.Raise(i, fault.New(fault.Batch, "record %d raises", i).WithDetail("its trace").InStep("second.py"))
 		case choice == 0:
 			results.Unchanged(i)
 		case choice == 1:
@@ -165,6 +167,9 @@ func shown(r *Results) string {
 	for i := range r.Len() {
 		result := r.At(i)
 		fmt.Fprintf(&b, "%s %q %q", result.Verdict, result.Lines, result.Message)
+		if result.Raised != nil {
+			fmt.Fprintf(&b, " raised %+v", *result.Raised)
+		}
 		for _, c := range r.ColumnList() {
 			fmt.Fprintf(&b, " %s=%s", c.Name, c.AppendValue(nil, i))
 		}
@@ -267,6 +272,7 @@ var hostileReplies = []struct {
 	{"column of broken numbers", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Float32S{Float32S: make([]byte, 13)}}}}, "not a whole number"},
 	{"column of huge width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxUint32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "invalid name or width"},
 	{"column of large width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxInt32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "not a multiple of its width"},
+	{"a record that the device fails", &kernelpb.ProcessReply{Verdicts: []byte{5, 1, 1}, Messages: []string{"no"}, Failures: []*kernelpb.Failure{{Kind: uint32(fault.OOM), Message: "no memory"}}}, "no memory"},
 	{"column of broken strings", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Strings{Strings: &kernelpb.Block{Lengths: []uint32{1, 1, 1}}}}}}, "ends past its bytes"},
 }
 
@@ -275,7 +281,7 @@ func TestHostileReplies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			results := NewResults(3)
 			results.complete(new(client).fill(results, overTheWire(t, test.reply)))
-			if err := results.err; fault.KindOf(err) != fault.Batch && test.name != "column too short" || !strings.Contains(err.Error(), test.want) {
+			if err := results.err; fault.KindOf(err) != fault.Batch && test.name != "column too short" && fault.KindOf(err) != fault.OOM || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("kind %s: %v", fault.KindOf(err), err)
 			}
 		})

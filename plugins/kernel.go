@@ -229,6 +229,8 @@ type Batch struct {
 	// record by record.
 	fetched []string
 	files   [][]byte
+	// isolation is how long the kernel may isolate bad records.
+	isolation time.Duration
 }
 
 // NewBatch returns a batch of records without copying them.

@@ -48,6 +48,9 @@ type Result struct {
 	Lines   [][]byte // for verdict Lines: one or more
 	Message string   // for verdict Failed
 	Step    string   // for verdict Failed: the step of a chain; empty if there is none
+	// Raised is set for verdict Failed if the kernel did not reject the record, but failed
+	// with it (see Results.Raise).
+	Raised *fault.Error
 }
 
 // maxColumns is the most members that a splice can look for at once.
@@ -63,6 +66,7 @@ type Results struct {
 	refusals []refusal
 	columns  []Column
 	nulls    int64
+	isolated bool // some of refusals are raised
 	// misuse is the first violation of the contract. It is reported when the results are
 	// completed, so that the author sees it whatever else happens.
 	misuse error
@@ -87,7 +91,10 @@ func NewResults(n int) *Results {
 }
 
 // refusal is the data of verdict Failed.
-type refusal struct{ message, step string }
+type refusal struct {
+	message, step string
+	raised        *fault.Error
+}
 
 // AddNulls reports that the kernel has written null for n NaNs or infinities in lines or
 // JSON columns, because JSON cannot represent them. Columns of numbers need no such
@@ -135,7 +142,7 @@ func (r *Results) FailIn(i int, step, message string) {
 	if r.refusals == nil {
 		r.refusals = make([]refusal, len(r.verdicts))
 	}
-	r.refusals[i] = refusal{message, step}
+	r.refusals[i] = refusal{message: message, step: step}
 }
 
 // Failf is Fail with a format.
@@ -293,7 +300,7 @@ func (r *Results) At(i int) Result {
 	case Lines:
 		result.Lines = r.lines[i]
 	case Failed:
-		result.Message, result.Step = r.refusals[i].message, r.refusals[i].step
+		result.Message, result.Step, result.Raised = r.refusals[i].message, r.refusals[i].step, r.refusals[i].raised
 	}
 	return result
 }

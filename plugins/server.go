@@ -131,7 +131,7 @@ func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) 
 	if err != nil {
 		return Batch{}, err
 	}
-	return batch.withFetched(request.GetFetched(), s.arena)
+	return batch.WithIsolation(time.Duration(request.GetIsolateMs())*time.Millisecond).withFetched(request.GetFetched(), s.arena)
 }
 
 func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *started {

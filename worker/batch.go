@@ -36,10 +36,12 @@ type batchTask struct {
 	// files have arrived.
 	pending []*fetchRecord
 	places  places
-	load    load             // of records
-	took    time.Duration    // how long the device took for the batch
-	batches []time.Duration  // the same for each batch of a window
-	results *plugins.Results // of the batch as a whole
+	load    load // of records
+	// isolation is how long the kernel could isolate bad records when it got the whole batch.
+	isolation time.Duration
+	took      time.Duration    // how long the device took for the batch
+	batches   []time.Duration  // the same for each batch of a window
+	results   *plugins.Results // of the batch as a whole
 	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
 	// results.
 	verdicts []verdict

@@ -295,7 +295,8 @@ func (c *computing) send(run *chunkRun, task *batchTask) error {
 			return err
 		}
 	}
-	err := c.worker.host.process.Process(c.ctx, task.toCompute(0, len(task.sent)), task.results)
+	task.isolation = c.worker.host.isolation(task.load)
+	err := c.worker.host.process.Process(c.ctx, task.toCompute(0, len(task.sent)).WithIsolation(task.isolation), task.results)
 	crash.Point("worker-mid-batch")
 	return err
 }
@@ -313,11 +314,16 @@ func (c *computing) finishHead(err error) error {
 	task.run.addBusy(took)
 	c.quick = took < quickBatch
 	if err == nil {
-		c.noteTime(took)
-		c.worker.host.good(took, task.load)
-		c.worker.keepControl(task, 0)
-		c.worker.proof.given, c.worker.batchPassed = true, true
-		task.good(took)
+		if task.results.Isolated() {
+			task.run.stats.Retries++
+			task.run.isolated(task, 0, task.results)
+		} else {
+			c.noteTime(took)
+			c.worker.host.good(took, task.load)
+			c.worker.keepControl(task, 0)
+			c.worker.proof.given, c.worker.batchPassed = true, true
+			task.good(took)
+		}
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))
 		return task.run.pass(task)

@@ -234,6 +234,20 @@ func (h *kernelHost) good(took time.Duration, of load) {
 // limit returns how long a batch may take now.
 func (h *kernelHost) limit(of load) time.Duration { return h.limits.batch(of, !h.warm) }
 
+// longestIsolation bounds how long a kernel isolates bad records: meanwhile it does not see
+// that the job is stopping.
+const longestIsolation = 10 * time.Second
+
+// isolation returns how long the kernel may take for a batch if it isolates bad records
+// itself: so much less than its limit that it is not taken for hung. A kernel that has not
+// computed anything must fail the batch, because it may fail on every record (sample.go).
+func (h *kernelHost) isolation(of load) time.Duration {
+	if !h.computed || of.records == 1 {
+		return 0
+	}
+	return min(longestIsolation, h.limit(of)/4)
+}
+
 // tooLong kills the kernel and returns the failure of a batch that exceeded its limit. The
 // message must not vary between runs, so the limit, which depends on earlier batches, goes
 // into the detail.

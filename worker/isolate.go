@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +40,7 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	if len(r.windows) > 0 && r.windows[0].suspect >= 0 && task.window != r.windows[0] { // it will
 		return nil
 	}
+	r.stats.Batches++
 	if outcome == nil {
 		return r.pass(task)
 	}
@@ -216,22 +216,19 @@ func (s *search) pass(lo, hi int, results *plugins.Results) {
 	}
 }
 
-// withWhole adds how the batch failed as a whole if that message differs from the record's:
-// for example 127 values for 128 records, and none for one. It goes into the detail because
-// the message must depend on the record alone.
+// withWhole adds how the batch failed as a whole to the failure of one of its records.
 func (s *search) withWhole(failure *fault.Error) *fault.Error {
-	if s.whole == nil || s.whole.Kind != failure.Kind || s.whole.Message == failure.Message || failure.Kind != fault.Batch {
+	if s.whole == nil || s.whole.Kind != failure.Kind || failure.Kind != fault.Batch {
 		return failure
 	}
-	text := fmt.Sprintf("the batch of %d records failed with: %s", len(s.task.sent), s.whole.Message)
-	return failure.WithDetail(strings.TrimSpace(failure.Detail + "\n" + text))
+	return plugins.WithWhole(failure, s.whole.Message, len(s.task.sent))
 }
 
 // reportBlameless reports, once in the worker's life, a batch that failed as a whole although
 // none of its records fails. It tries the batch once more: the failure may have been a coincidence.
 func (s *search) reportBlameless() error {
 	w, n := s.run.worker, len(s.task.sent)
-	failed := func(v verdict) bool { return v.fault != nil }
+	failed := func(v verdict) bool { return v.fault != nil || v.results.At(v.index).Raised != nil }
 	if w.blamelessReported || s.whole == nil || s.whole.Kind != fault.Batch || slices.ContainsFunc(s.task.verdicts, failed) {
 		return nil
 	}
@@ -264,6 +261,18 @@ func noRecords(failure *fault.Error) bool {
 		return true
 	}
 	return false
+}
+
+// isolated records that the kernel has isolated bad records itself, from record lo of a batch.
+// How long that took says nothing about other batches.
+func (r *chunkRun) isolated(task *batchTask, lo int, results *plugins.Results) {
+	r.worker.host.warm = true
+	for i := range results.Len() {
+		if failure := results.At(i).Raised; failure != nil {
+			line := task.batch.Records[task.sent[lo+i]].Line
+			r.worker.log.Warn("record failed", "line", line, "kind", failure.Kind, "error", failure.Message)
+		}
+	}
 }
 
 // split settles the records from lo to hi in pieces. Halves find the bad record with the
@@ -321,10 +330,16 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	ctx, cancel := context.WithTimeout(overdue, limit)
 	defer cancel()
 	started := time.Now()
-	results, err := plugins.Call(ctx, host.process, s.task.toCompute(lo, hi))
+	batch := s.task.toCompute(lo, hi)
+	if s.task.isolation == 0 { // otherwise the kernel has tried to isolate the records
+		batch = batch.WithIsolation(host.isolation(of))
+	}
+	results, err := plugins.Call(ctx, host.process, batch)
 	took := time.Since(started)
 	r.addBusy(took)
 	switch {
+	case err == nil && results.Isolated():
+		r.isolated(s.task, lo, results)
 	case err == nil:
 		host.good(took, of)
 		r.worker.keepControl(s.task, lo)

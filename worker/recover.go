@@ -18,7 +18,9 @@ func (c *computing) recover(task *batchTask, err error) error {
 	c.flight = nil
 	outcomes := make([]error, len(flight))
 	for i, other := range flight {
+		began := time.Now()
 		outcomes[i] = c.await(other)
+		other.took = max(1, time.Since(began))
 	}
 	if lost(err) {
 		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })

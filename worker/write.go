@@ -323,8 +323,11 @@ func (p *partWriter) fail(record input.Record, e *fault.Error) error {
 	return p.part.Fail(record, e)
 }
 
-// rejected returns the failure of a record that the kernel rejected.
+// rejected returns the failure of a record that the kernel rejected or isolated.
 func rejected(result plugins.Result) *fault.Error {
+	if result.Raised != nil {
+		return result.Raised
+	}
 	e := fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
 	return e.Bounded()
 }

@@ -61,6 +61,8 @@ func (k stepKernel) Process(_ context.Context, batch plugins.Batch, results *plu
 			results.Fail(i, "rejected")
 		case k.name == "pick" && bytes.Contains(record, []byte("TWO")):
 			results.Lines(i, []byte(`{"N":1}`), []byte(`{"N":2}`))
+		case k.name == "pick" && bytes.Contains(record, []byte("BATCH")) && batch.Isolation() > 0:
+			results.Raise(i, plugins.Detail(errors.New("no such record"), "its trace"))
 		case k.name == "pick" && bytes.Contains(record, []byte("BATCH")):
 			return errors.New("no such batch")
 		case k.name == "pick" && bytes.Contains(record, []byte("EXIT")):
@@ -238,6 +240,23 @@ func TestFailures(t *testing.T) {
 		if e := fault.As(err); e == nil || e.Kind != want.kind || e.Message != want.message || e.Step != "pick" {
 			t.Errorf("%s: %+v", text, e)
 		}
+	}
+}
+
+// A step may isolate bad records: only those fail, with the name of the step.
+func TestStepIsolatesRecords(t *testing.T) {
+	k := open(t, "upper", "pick", "length")
+	batch := plugins.NewBatch([][]byte{[]byte(`{"a":1}`), []byte(`{"a":"batch"}`), []byte(`{"a":2}`)})
+	results, err := plugins.Call(t.Context(), k, batch.WithIsolation(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raised := results.At(1).Raised
+	if raised == nil || raised.Kind != fault.Batch || raised.Message != "no such record" || raised.Detail != "its trace" || raised.Step != "pick" {
+		t.Errorf("got %+v", raised)
+	}
+	if line := results.At(2).Lines; len(line) != 1 || string(line[0]) != `{"A":2,"length":7}` || !results.Isolated() {
+		t.Errorf("got %q", line)
 	}
 }
 

@@ -87,7 +87,7 @@ func (r *run) begin(one step, first bool) {
 		for i, l := range r.lines {
 			records[i] = l.data
 		}
-		batch = plugins.NewBatch(records)
+		batch = plugins.NewBatch(records).WithIsolation(r.batch.Isolation())
 	}
 	r.made = plugins.Submit(r.ctx, one.process, batch)
 }
@@ -110,6 +110,10 @@ func (r *run) end(one step) {
 			continue
 		} else if n > 0 {
 			r.results.AddNulls(int64(n)) // the worker gets only text and cannot count them
+		}
+		if raised := results.At(i).Raised; raised != nil {
+			r.raise(l.record, inStep(raised, one.Name))
+			continue
 		}
 		made, err := plugins.ResultLines(l.data, results, i)
 		if err != nil {
@@ -148,6 +152,14 @@ func (r *run) fail(record int, name, inner, message string) {
 		name = inner
 	}
 	r.results.FailIn(record, name, message)
+}
+
+// raise fails a record that a step isolated, at most once.
+func (r *run) raise(record int, err error) {
+	if !r.failed[record] {
+		r.failed[record] = true
+		r.results.Raise(record, err)
+	}
 }
 
 // complete returns the final lines of each record.

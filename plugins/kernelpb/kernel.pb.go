@@ -1005,7 +1005,10 @@ type ProcessRequest struct {
 	// record and its length; length 0 means that the record has no such member.
 	Spans []uint32 `protobuf:"varint,4,rep,packed,name=spans,proto3" json:"spans,omitempty"`
 	// The files that were fetched for the records.
-	Fetched       []*Fetched `protobuf:"bytes,20,rep,name=fetched,proto3" json:"fetched,omitempty"`
+	Fetched []*Fetched `protobuf:"bytes,20,rep,name=fetched,proto3" json:"fetched,omitempty"`
+	// How long the kernel may take, in milliseconds, to isolate the records that make it fail
+	// the batch, so that it can return the results of the others. 0: it fails the batch.
+	IsolateMs     uint32 `protobuf:"varint,21,opt,name=isolate_ms,json=isolateMs,proto3" json:"isolate_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1076,13 @@ func (x *ProcessRequest) GetFetched() []*Fetched {
 		return x.Fetched
 	}
 	return nil
+}
+
+func (x *ProcessRequest) GetIsolateMs() uint32 {
+	if x != nil {
+		return x.IsolateMs
+	}
+	return 0
 }
 
 // Fetched is one file for each record, under the name of a member that the records do not
@@ -1173,7 +1183,10 @@ type ProcessReply struct {
 	// a failure.
 	Sources []*Source `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"`
 	// The warnings for the user since the last reply; also set with a failure.
-	Warnings      []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// For each message, the failure of a record that the kernel isolated, or an empty one if
+	// it rejected the record; empty if it isolated none.
+	Failures      []*Failure `protobuf:"bytes,13,rep,name=failures,proto3" json:"failures,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1288,6 +1301,13 @@ func (x *ProcessReply) GetSources() []*Source {
 func (x *ProcessReply) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *ProcessReply) GetFailures() []*Failure {
+	if x != nil {
+		return x.Failures
 	}
 	return nil
 }
@@ -1832,18 +1852,20 @@ const file_kernel_proto_rawDesc = "" +
 	"\alengths\x18\x02 \x03(\rR\alengths\x12\x1b\n" +
 	"\x06offset\x18\x03 \x01(\x04H\x00R\x06offset\x88\x01\x01\x12\x12\n" +
 	"\x04gaps\x18\x04 \x03(\rR\x04gapsB\t\n" +
-	"\a_offset\"\xc6\x01\n" +
+	"\a_offset\"\xe5\x01\n" +
 	"\x0eProcessRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
 	"\x05spans\x18\x04 \x03(\rR\x05spans\x123\n" +
-	"\afetched\x18\x14 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\"\x80\x01\n" +
+	"\afetched\x18\x14 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\x12\x1d\n" +
+	"\n" +
+	"isolate_ms\x18\x15 \x01(\rR\tisolateMs\"\x80\x01\n" +
 	"\aFetched\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
 	"\x05files\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05files\x12\x18\n" +
 	"\aoffsets\x18\x03 \x03(\x04R\aoffsets\x12\x18\n" +
-	"\alengths\x18\x04 \x03(\rR\alengths\"\xd8\x03\n" +
+	"\alengths\x18\x04 \x03(\rR\alengths\"\x8f\x04\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
 	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
@@ -1858,7 +1880,8 @@ const file_kernel_proto_rawDesc = "" +
 	"\x05nulls\x18\n" +
 	" \x01(\rR\x05nulls\x122\n" +
 	"\asources\x18\v \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
-	"\bwarnings\x18\f \x03(\tR\bwarnings\"\xe0\x02\n" +
+	"\bwarnings\x18\f \x03(\tR\bwarnings\x125\n" +
+	"\bfailures\x18\r \x03(\v2\x19.gpurun.kernel.v1.FailureR\bfailures\"\xe0\x02\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x14\n" +
@@ -1961,32 +1984,33 @@ var file_kernel_proto_depIdxs = []int32{
 	17, // 14: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
 	10, // 15: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
 	7,  // 16: gpurun.kernel.v1.ProcessReply.sources:type_name -> gpurun.kernel.v1.Source
-	13, // 17: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
-	13, // 18: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
-	13, // 19: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
-	15, // 20: gpurun.kernel.v1.StreamRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
-	20, // 21: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
-	10, // 22: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
-	7,  // 23: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
-	0,  // 24: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
-	21, // 25: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
-	1,  // 26: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 27: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	14, // 28: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	18, // 29: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
-	8,  // 30: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	11, // 31: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 32: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 33: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	16, // 34: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	19, // 35: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
-	9,  // 36: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	12, // 37: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	32, // [32:38] is the sub-list for method output_type
-	26, // [26:32] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	0,  // 17: gpurun.kernel.v1.ProcessReply.failures:type_name -> gpurun.kernel.v1.Failure
+	13, // 18: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
+	13, // 19: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
+	13, // 20: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
+	15, // 21: gpurun.kernel.v1.StreamRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
+	20, // 22: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
+	10, // 23: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
+	7,  // 24: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
+	0,  // 25: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
+	21, // 26: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
+	1,  // 27: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	5,  // 28: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	14, // 29: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	18, // 30: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
+	8,  // 31: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	11, // 32: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	3,  // 33: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	6,  // 34: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	16, // 35: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	19, // 36: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
+	9,  // 37: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	12, // 38: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	33, // [33:39] is the sub-list for method output_type
+	27, // [27:33] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }

@@ -23,6 +23,11 @@ type answer struct {
 	// Refused records were not computed. The other fields describe the remaining
 	// records, in order.
 	Refused []refusal `json:"refused"`
+	// Raised records make process raise. The batch failed as a whole with Whole, and parts of
+	// it with the errors in Attempts.
+	Raised   []raised  `json:"raised"`
+	Whole    *failure  `json:"whole"`
+	Attempts []failure `json:"attempts"`
 	// Dropped records did not reach the last step of a chain.
 	Dropped *area `json:"dropped"`
 	// Verdicts has one byte per record; without it all records get the columns.
@@ -42,6 +47,11 @@ type refusal struct {
 	Step    string `json:"step"`
 	Message string `json:"message"`
 	Rows    area   `json:"rows"`
+}
+
+type raised struct {
+	Row int `json:"row"`
+	failure
 }
 
 type replyColumn struct {
@@ -127,6 +137,16 @@ func (d *decoder) refuse(a *answer) error {
 		if err := settle(&r.Rows, func(row int) { d.results.FailIn(row, r.Step, r.Message) }); err != nil {
 			return err
 		}
+	}
+	for _, r := range a.Raised {
+		if r.Row < 0 || r.Row >= len(settled) || settled[r.Row] || a.Whole == nil {
+			return errInconsistent
+		}
+		settled[r.Row] = true
+		d.results.Raise(r.Row, plugins.WithWhole(r.err(), a.Whole.Message, d.batch.Len()))
+	}
+	for _, attempt := range a.Attempts {
+		d.results.Attempt(attempt.err())
 	}
 	for i, done := range settled {
 		if !done {

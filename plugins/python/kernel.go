@@ -321,17 +321,6 @@ func (k *kernel) fileOf(e *fault.Error) string {
 	return k.config.File
 }
 
-// failure is the error for an exception in Python. It is not classified yet: the
-// caller does that by its text. A wrong number of results is the kernel's fault and not that of
-// a record: alone, each record may get the right number, and a wrong result.
-func (r *response) failure() error {
-	kind := fault.Unknown
-	if r.Miscounts {
-		kind = fault.Incompatible
-	}
-	return fault.New(kind, "%s", r.Message).WithDetail(r.Detail).InStep(r.Step)
-}
-
 // ask sends a request and waits for a response of type want.
 func (k *kernel) ask(ctx context.Context, req request, want string) (response, error) {
 	select {
@@ -348,7 +337,7 @@ func (k *kernel) ask(ctx context.Context, req request, want string) (response, e
 		case want:
 			return reply, nil
 		case "failed":
-			return reply, reply.failure()
+			return reply, reply.err()
 		}
 		return reply, fault.New(fault.Crash, "Python sent %q instead of %q", reply.Type, want)
 	case <-k.ended:

@@ -3,6 +3,7 @@ package python
 import (
 	"encoding/json"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -62,6 +63,8 @@ type request struct {
 	// Sent with batch and taken.
 	Taken uint64 `json:"taken,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Isolate is for how many seconds Python may isolate records that make the batch fail.
+	Isolate float64 `json:"isolate,omitempty"`
 
 	// Async: process is async. Sent with open.
 	Async bool `json:"async,omitempty"`
@@ -102,11 +105,7 @@ type response struct {
 
 	// failed: a batch, or another request
 	Batch   uint64 `json:"batch"`
-	Message string `json:"message"`
-	Detail  string `json:"detail"`
-	Step    string `json:"step"` // of a chain; also set on a result with messages
-	// Miscounts: the kernel did not return one result per record.
-	Miscounts bool `json:"miscounts"`
+	failure        // a result with messages has only its Step
 
 	description // described; opened sets only Inputs
 	// Ahead: threads run prepare. Sent with opened.
@@ -134,6 +133,26 @@ type response struct {
 
 	Answers []recordAnswer `json:"answers"` // answers
 	blocked                // blocked; Batch is the number of the record, 0 if unknown
+}
+
+// failure is an exception in Python.
+type failure struct {
+	Message string `json:"message"`
+	Detail  string `json:"detail"`
+	Step    string `json:"step"` // of a chain
+	// Miscounts: the kernel did not return one result per record.
+	Miscounts bool `json:"miscounts"`
+}
+
+// err returns the failure as an error. It is not classified yet: the caller does that by its
+// text. A wrong number of results is the kernel's fault and not that of a record: alone, each
+// record may get the right number, and a wrong result.
+func (f *failure) err() *fault.Error {
+	kind := fault.Unknown
+	if f.Miscounts {
+		kind = fault.Incompatible
+	}
+	return fault.New(kind, "%s", f.Message).WithDetail(f.Detail).InStep(f.Step)
 }
 
 // description is what a kernel's source declares.

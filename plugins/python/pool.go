@@ -173,7 +173,7 @@ func (p *pool) open() (*preparer, error) {
 	case err != nil:
 		err = one.explain(err)
 	case reply.Type == "failed":
-		err = reply.failure()
+		err = reply.err()
 	}
 	if err != nil {
 		one.kill()
@@ -314,7 +314,7 @@ func (p *pool) take(one *preparer, r response, asked *extractor) error {
 	}
 	if r.Type == "failed" {
 		p.free(one, nil)
-		p.fail(b, r.failure())
+		p.fail(b, r.err())
 		return nil
 	}
 	if r.Prepared.File > 0 {

@@ -27,7 +27,7 @@ func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plug
 	k.batches = append(k.batches, b)
 	k.mu.Unlock()
 
-	b.request = request{Type: "batch", Batch: b.number, Count: batch.Len(), Fetched: batch.FetchedNames(), Taken: k.taken.Load()}
+	b.request = request{Type: "batch", Batch: b.number, Count: batch.Len(), Fetched: batch.FetchedNames(), Taken: k.taken.Load(), Isolate: batch.Isolation().Seconds()}
 	if err := k.fill(&b.request, &k.extract, b, names, lines, true); err != nil {
 		k.failBatch(b, err)
 		return nil
@@ -209,7 +209,7 @@ func (k *kernel) complete(python *child, r response) error {
 	k.mu.Unlock()
 	k.release(b)
 	if r.Type == "failed" {
-		b.finish(r.failure())
+		b.finish(r.err())
 	} else {
 		b.finish(k.decode(python, b, &r))
 		k.taken.Add(1)

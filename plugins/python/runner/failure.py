@@ -86,7 +86,37 @@ def explain(error):
     """The message and detail that gpurun reports for an exception."""
     if isinstance(error, (ResultError, Fail)):
         return {"message": first_line(error), "detail": "", "miscounts": isinstance(error, CountError)}
+    return {"message": first_line(error), "detail": (quickly(error) or formatted(error)).rstrip()}
+
+
+def formatted(error):
     import traceback
     trace = traceback.TracebackException(type(error), error, error.__traceback__)
     cut(trace)
-    return {"message": first_line(error), "detail": "".join(trace.format()).rstrip()}
+    return "".join(trace.format())
+
+
+stacks = {}  # how a traceback begins, by its frames
+
+
+def quickly(error):
+    """The same as formatted for most exceptions that records cause: they come from few places,
+    and reading and formatting the source takes ten times as long as this. None for others."""
+    import traceback
+    if error.__cause__ is not None or error.__context__ is not None or getattr(error, "__notes__", None) \
+            or not isinstance(error, (ArithmeticError, LookupError, ValueError, TypeError, RuntimeError)) or hasattr(error, "exceptions"):
+        return None
+    key, trace = [], error.__traceback__
+    while trace is not None:
+        key.append((trace.tb_frame.f_code, trace.tb_lasti))
+        trace = trace.tb_next
+    last = "".join(traceback.format_exception_only(type(error), error))
+    stack = stacks.get(tuple(key))
+    if stack is None:
+        whole = formatted(error)
+        if not whole.endswith(last):
+            return whole
+        if len(stacks) == 100:
+            stacks.clear()
+        stack = stacks[tuple(key)] = whole[:-len(last)]
+    return stack + last

@@ -16,9 +16,10 @@ from gpurun_runner.concurrent import Concurrent
 from gpurun_runner.describe import OTHERS, PROCESS, describe, not_defined
 from gpurun_runner.devices import devices
 from gpurun_runner.encode import Encoder
-from gpurun_runner.failure import ResultError, explain, first_line
+from gpurun_runner.failure import ResultError, explain
 from gpurun_runner.fields import Source
 from gpurun_runner.handover import Receiver
+from gpurun_runner.isolate import Isolation, Raised
 from gpurun_runner.reply import Reply
 from gpurun_runner.signals import survive_stop_signals
 from gpurun_runner.sources import Sources
@@ -171,10 +172,13 @@ class EmptyBatch(Exception):
 class Task:
     """One batch passing through the steps."""
 
-    def __init__(self, source, program):
+    def __init__(self, source, program, isolate=0.0, rows=None):
         self.source, self.program = source, program
+        self.isolate = isolate  # for how many seconds to isolate records that raise
+        self.began = None
         self.step = program.steps[0]
-        self.batch = Batch(source, self.step)
+        self.first = rows[0] if rows else 0
+        self.batch = Batch(source, self.step, rows)
         self.refused = []  # (step, message, rows of the source)
         self.dropped = []  # rows of the source
         self.prepared, self.prepared_of, self.error = None, None, None
@@ -192,9 +196,23 @@ class Task:
     def prepare_once(self):
         self.prepared, self.prepared_of = self.step.prepared(self.batch), self.batch
 
+    def of(self, rows):
+        """The same task for some of its rows, from the beginning."""
+        return Task(self.source, self.program, rows=rows)
+
     def process(self):
         """Run the steps and take the result of the last one. The reply may still wait
         for the device."""
+        reply = self.compute(last_reply)
+        return self.nothing() if reply is None else reply
+
+    def nothing(self):
+        return Reply(0, self.program.encoder)
+
+    def compute(self, take):
+        """Run the steps. Return what take(task, result) makes of the last one's result; None if
+        no record remains for it."""
+        self.began = time.monotonic()
         try:
             if self.error is not None:
                 raise self.error
@@ -205,9 +223,9 @@ class Task:
                 self.batch = advance(self, result, following)
                 self.step = following
                 self.check_empty()
-            return self.persist(lambda: last_reply(self, self.result()))
+            return self.persist(lambda: take(self, self.result()))
         except EmptyBatch:
-            return Reply(0, self.program.encoder)
+            return None
 
     def receive(self):
         """Take what a prepare process has prepared."""
@@ -306,7 +324,7 @@ class Program:
     def task(self, request):
         if request is None or request["type"] != "batch":
             return request
-        task = Task(Source(request, self), self)
+        task = Task(Source(request, self), self, request.get("isolate", 0.0))
         task.received = request.get("prepared")
         return task
 
@@ -320,25 +338,37 @@ class Program:
 
     def finish(self, task, reply):
         """Send gpurun the result of a batch, or its failure."""
+        failed, task.error = self.deliver(task, reply), None
+        if failed is not None and task.isolate:
+            failed = self.isolate(task, failed)
+        task.source.finished = True
+        if failed is not None:
+            self.send(type="failed", batch=task.source.number, **failed.failure)
+            self.forget(task, failed.failure["message"].lower())
+
+    def deliver(self, task, reply, isolation=None):
+        """Send gpurun the result of a batch. Return how that fails, if it does."""
         try:
             if reply is None:
                 raise task.error
             reply.collect()
-            task.source.finished = True
-            reply.send(self, task)
+            reply.send(self, task, isolation)
         except BaseException as error:
-            task.source.finished = True
-            self.send(type="failed", batch=task.source.number, step=task.step.name, **explain(error))
-            self.forget(task, error)
+            return Raised(error, task)
 
-    def forget(self, task, error):
-        """Release what a failed batch holds: the traceback keeps its tensors alive."""
-        text = first_line(error).lower()
-        task.prepared = task.buffers = task.error = None
+    def isolate(self, task, failed):
+        """Send gpurun the result of a batch that failed because of some records. Return how it
+        failed if there are none, or if finding them takes too long."""
+        isolation = Isolation(task, failed)
         try:
-            error.__traceback__ = error.__context__ = error.__cause__ = None
-        except Exception:
-            pass  # an immutable exception
+            computed, reply = isolation.run()
+        except BaseException:  # Hopeless, or what the other records raise together
+            return isolation.failed
+        return self.deliver(computed, reply, isolation)
+
+    def forget(self, task, text):
+        """Release what a failed batch holds."""
+        task.prepared = task.buffers = None
         if "out of memory" in text or "outofmemory" in text:
             self.trim_frameworks()
 

@@ -91,7 +91,7 @@ class Reply(Columns):
         check_names(result)
         return self.encode(dict(result))
 
-    def send(self, program, task):
+    def send(self, program, task, isolation=None):
         """Write everything to the shared memory and send gpurun the result."""
         head = {"columns": self.columns, "step": task.step.name, "nulls": self.nulls}
         if self.verdicts is not None:
@@ -109,6 +109,9 @@ class Reply(Columns):
         if task.refused:
             head["refused"] = [{"step": step, "message": message, "rows": self.put(array.array("I", rows))}
                                for (step, message), rows in by_reason(task.refused).items()]
+        if isolation is not None:
+            head["raised"] = [{"row": row, **failure} for row, failure in isolation.raised.items()]
+            head["whole"], head["attempts"] = isolation.whole, isolation.other_failures()
         at = program.arena.allocate(self.size)
         head["block"] = [at, self.size]
         for part in self.parts:
