@@ -168,7 +168,7 @@ func shown(r *Results) string {
 		result := r.At(i)
 		fmt.Fprintf(&b, "%s %q %q", result.Verdict, result.Lines, result.Message)
 		if result.Raised != nil {
-			fmt.Fprintf(&b, " raised %+v", *result.Raised)
+			fmt.Fprintf(&b, " raised %+v", *fault.As(result.Raised))
 		}
 		for _, c := range r.ColumnList() {
 			fmt.Fprintf(&b, " %s=%s", c.Name, c.AppendValue(nil, i))

@@ -26,7 +26,7 @@ func (b Batch) WithIsolation(limit time.Duration) Batch {
 // Raise fails record i with the error that the kernel returns for a batch of this record
 // alone. An error that is not the record's fault, such as a lack of memory, fails the batch.
 func (r *Results) Raise(i int, err error) {
-	failure := r.Attempt(err)
+	failure := r.attempt(err)
 	if failure == nil {
 		return
 	}
@@ -37,8 +37,10 @@ func (r *Results) Raise(i int, err error) {
 }
 
 // Attempt reports that the batch or a part of it failed with err before the kernel isolated
-// the bad records. It returns the classified error, or nil if err fails the batch.
-func (r *Results) Attempt(err error) *fault.Error {
+// the bad records. An error that is not the fault of records fails the batch.
+func (r *Results) Attempt(err error) { r.attempt(err) }
+
+func (r *Results) attempt(err error) *fault.Error {
 	failure := fault.As(classify(fault.Batch, err, r.onCPU))
 	if failure.Kind == fault.Batch {
 		return failure
@@ -56,9 +58,10 @@ func (r *Results) Isolated() bool { return r.isolated }
 // WithWhole adds to the failure of one record how its batch of n records failed as a whole,
 // if that message differs: for example 127 values for 128 records, and none for one. It goes
 // into the detail because the message must depend on the record alone.
-func WithWhole(failure *fault.Error, whole string, n int) *fault.Error {
-	if whole == failure.Message {
-		return failure
+func WithWhole(err error, whole string, n int) error {
+	failure := fault.As(err)
+	if failure == nil || whole == failure.Message {
+		return err
 	}
 	text := fmt.Sprintf("the batch of %d records failed with: %s", n, whole)
 	return failure.WithDetail(strings.TrimSpace(failure.Detail + "\n" + text))

@@ -41,9 +41,11 @@ type Kernel interface {
 	// complete. Until then, the kernel must not change anything it has passed to results.
 	// They are complete when Process returns, unless the kernel called [Results.Defer].
 	//
-	// A column with another number of values than the batch has records stops the job. An error fails the whole batch and discards all of its verdicts. gpurun tries to
-	// classify an error by its text if the kernel has not done so: see [Diagnose]. When
-	// ctx is done, the caller no longer waits for the results.
+	// A column with another number of values than the batch has records stops the job. An
+	// error fails the whole batch and discards all of its verdicts; a kernel may instead
+	// isolate the records that cause it, see [Batch.Isolation]. gpurun tries to classify an
+	// error by its text if the kernel has not done so: see [Diagnose]. When ctx is done, the
+	// caller no longer waits for the results.
 	Process(ctx context.Context, batch Batch, results *Results) error
 
 	// Close releases the resources that Open acquired. The process exits afterwards, so

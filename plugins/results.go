@@ -50,7 +50,7 @@ type Result struct {
 	Step    string   // for verdict Failed: the step of a chain; empty if there is none
 	// Raised is set for verdict Failed if the kernel did not reject the record, but failed
 	// with it (see Results.Raise).
-	Raised *fault.Error
+	Raised error
 }
 
 // maxColumns is the most members that a splice can look for at once.
@@ -93,7 +93,7 @@ func NewResults(n int) *Results {
 // refusal is the data of verdict Failed.
 type refusal struct {
 	message, step string
-	raised        *fault.Error
+	raised        error // nil, or a *fault.Error
 }
 
 // AddNulls reports that the kernel has written null for n NaNs or infinities in lines or

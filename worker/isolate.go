@@ -221,7 +221,7 @@ func (s *search) withWhole(failure *fault.Error) *fault.Error {
 	if s.whole == nil || s.whole.Kind != failure.Kind || failure.Kind != fault.Batch {
 		return failure
 	}
-	return plugins.WithWhole(failure, s.whole.Message, len(s.task.sent))
+	return fault.As(plugins.WithWhole(failure, s.whole.Message, len(s.task.sent)))
 }
 
 // reportBlameless reports, once in the worker's life, a batch that failed as a whole although
@@ -268,7 +268,7 @@ func noRecords(failure *fault.Error) bool {
 func (r *chunkRun) isolated(task *batchTask, lo int, results *plugins.Results) {
 	r.worker.host.warm = true
 	for i := range results.Len() {
-		if failure := results.At(i).Raised; failure != nil {
+		if failure := fault.As(results.At(i).Raised); failure != nil {
 			line := task.batch.Records[task.sent[lo+i]].Line
 			r.worker.log.Warn("record failed", "line", line, "kind", failure.Kind, "error", failure.Message)
 		}

@@ -325,8 +325,8 @@ func (p *partWriter) fail(record input.Record, e *fault.Error) error {
 
 // rejected returns the failure of a record that the kernel rejected or isolated.
 func rejected(result plugins.Result) *fault.Error {
-	if result.Raised != nil {
-		return result.Raised
+	if raised := fault.As(result.Raised); raised != nil {
+		return raised
 	}
 	e := fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
 	return e.Bounded()

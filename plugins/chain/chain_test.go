@@ -251,7 +251,7 @@ func TestStepIsolatesRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raised := results.At(1).Raised
+	raised := fault.As(results.At(1).Raised)
 	if raised == nil || raised.Kind != fault.Batch || raised.Message != "no such record" || raised.Detail != "its trace" || raised.Step != "pick" {
 		t.Errorf("got %+v", raised)
 	}

@@ -72,7 +72,7 @@ func TestRaisingRecordsAreIsolated(t *testing.T) {
 					}
 					continue
 				}
-				want, raised := fault.As(err), results.At(i).Raised
+				want, raised := fault.As(err), fault.As(results.At(i).Raised)
 				if raised == nil || raised.Kind != fault.Batch || raised.Message != want.Message || raised.Step != want.Step {
 					t.Errorf("record %d: got %s (%+v), not %+v", i, got[i], raised, want)
 					continue
