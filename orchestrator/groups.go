@@ -44,6 +44,9 @@ const manyWindows = 4
 // shared anyway.
 func (p *prepared) chunks() (n, unit int) {
 	slots, each, unit := len(p.plan.Slots), p.config.Batching.ChunksPerGPU, p.plan.BatchSize
+	if each == 1 { // the static split: ceil(n / slots)
+		return slots, 1
+	}
 	if p.plan.GrowBatch && each == DefaultChunksPerGPU {
 		each = grownChunks
 	}
