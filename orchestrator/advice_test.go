@@ -104,6 +104,10 @@ func TestBottleneck(t *testing.T) {
 			}
 		})
 	}
+	loads := Report{Elapsed: all + all/2, Load: all / 2, Workers: []WorkerReport{{alive: all, Load: all / 2, CPU: 8 * (all + all/2)}}}
+	if b := loads.bottleneck(8, false); b == nil || b.Text != "the CPU: kernels used 8.0 of 8 cores" {
+		t.Errorf("all cores were busy from the start: %+v", b)
+	}
 	short := Report{Elapsed: time.Second, Workers: []WorkerReport{{alive: time.Second}}}
 	if b := short.bottleneck(8, false); b != nil {
 		t.Errorf("a job of a second: %+v", b)

@@ -32,6 +32,7 @@ type Bottleneck struct {
 // load is what a job has used.
 type load struct {
 	alive         time.Duration // of all workers together, since their kernels were open
+	loading       time.Duration // until they were
 	cpu           time.Duration // of all their processes
 	input, output time.Duration // in which they waited for it
 	workers       float64       // on average
@@ -45,6 +46,7 @@ func (r *Report) bottleneck(cores int, python bool) *Bottleneck {
 	l := load{cores: cores, python: python}
 	for _, w := range r.Workers {
 		l.alive += w.alive
+		l.loading += w.Load
 		l.cpu += w.CPU
 		l.input += w.WaitedInput
 		l.output += w.WaitedOutput
@@ -63,8 +65,8 @@ func (r *Report) bottleneck(cores int, python bool) *Bottleneck {
 // judge names the resource that was used up.
 func (l load) judge() *Bottleneck {
 	share := func(d time.Duration) float64 { return d.Seconds() / l.alive.Seconds() }
-	each := share(l.cpu) // cores of a worker
-	used := each * l.workers
+	each := l.cpu.Seconds() / (l.alive + l.loading).Seconds() // cores of a worker; opening its kernel took some of that time
+	used := min(each*l.workers, float64(l.cores))
 	gpuText := ""
 	if busy, known := l.gpu.Get(); known {
 		gpuText = fmt.Sprintf("; the GPU was %.0f %% busy", 100*busy)

@@ -140,5 +140,5 @@ func TestDataLoaderMessage(t *testing.T) {
 // tensorflow strings and numpy's S type are bytes.
 func TestBytes(t *testing.T) {
 	k := start(t, "def process(batch): return {'x': [b'a']}")
-	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are not a JSON value: decode() them"})
+	expect(t, k, []string{"{}"}, []string{"failed: column 'x': TypeError: bytes are not a JSON value: decode() text; for other data, write a file and return its path, or return base64.b64encode(data).decode()"})
 }

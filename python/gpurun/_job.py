@@ -4,6 +4,7 @@ import collections
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -188,7 +189,7 @@ class Job:
 
     def _message(self, result, code):
         if self._error is not None:
-            return self._error["message"]
+            return _named(self._error["message"])
         if code == RecordsFailed.exit_code:
             return "%d of %d records failed%s; they are in the output, marked with \"_error\"" % (
                 result.failed, result.report.get("in", 0), _most_frequent(result.report))
@@ -246,6 +247,15 @@ class Result:
 
     def __repr__(self):
         return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
+
+
+def _named(message):
+    """The message about a flag that does not exist, with the names that Python's options have."""
+    unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
+    if unknown is None:
+        return message
+    name, near = ((text or "").replace("-", "_") for text in unknown.groups())
+    return "there is no option %s=%s; gpurun run --help lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
 
 
 def _most_frequent(report):

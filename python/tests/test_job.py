@@ -117,8 +117,10 @@ class Jobs(unittest.TestCase):
                 gpurun.run(kernel, records, **CPU)
             self.assertEqual(caught.exception.exit_code, code)
             self.assertTrue(str(caught.exception))
-        with self.assertRaises(gpurun.UsageError):
+        with self.assertRaisesRegex(gpurun.UsageError, "^there is no option no_such_flag=; gpurun run --help"):
             gpurun.run("echo", RECORDS, no_such_flag=1, **CPU)
+        with self.assertRaisesRegex(gpurun.UsageError, "no option batchsize=; did you mean batch_size=[?];"):
+            gpurun.run("echo", RECORDS, batchsize=1, **CPU)
 
     def test_failing_input(self):
         def records():
