@@ -23,7 +23,7 @@ import (
 var sources embed.FS
 
 // modules are the runner's modules, each after those that it imports.
-var modules = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "describe", "devices", "ahead", "signals", "sources", "handover", "concurrent", "isolate", "kernel", "prepare"}
+var modules = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "describe", "ahead", "signals", "sources", "handover", "concurrent", "isolate", "kernel", "prepare"}
 
 // bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
 // can tell an old interpreter from something that is not Python. Its arguments are the

@@ -14,7 +14,7 @@ from gpurun_runner.chain import advance, last_reply
 from gpurun_runner.columns import listed
 from gpurun_runner.concurrent import Concurrent
 from gpurun_runner.describe import OTHERS, PROCESS, describe, not_defined
-from gpurun_runner.devices import devices
+from gpurun_runner.devices import devices, require_gpu
 from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain
 from gpurun_runner.fields import Source
@@ -136,6 +136,8 @@ class Step:
         if isinstance(self.process, type) and setup_name == "setup":
             self.instance = make(self.process, self.context)
             self.process = self.instance.__call__
+        if self.context.gpu is not None and setup_name == "setup" and getattr(self.module, "needs_gpu", False) is True:
+            require_gpu()
         self.prepare = self.function("prepare")
         self.wants_batch = required_arguments(self.process) == 2
         inputs = getattr(self.module, "inputs", ())
