@@ -3,7 +3,7 @@
 import itertools
 import operator
 
-from gpurun_runner.devices import torch_without_cuda
+from gpurun_runner.devices import require_cuda_in_torch
 from gpurun_runner.failure import ResultError
 
 
@@ -66,9 +66,7 @@ def describe(path, frameworks, function=PROCESS):
     needed = itertools.chain(settings.get("requires", ()), wanted_as(settings.get("inputs")))
     settings["missing"] = [need for need in dict.fromkeys(needed) if not satisfied(need)]
     if settings.get("needs_gpu") and settings["imported"] == ["torch"]:
-        message = torch_without_cuda()
-        if message:
-            raise ResultError(message)
+        require_cuda_in_torch()
     settings["installed"] = installed_runner() if "gpurun" in imported else ["", ""]
     settings["prepare"] = "prepare" in known
     settings["setup_prepare"] = "setup_prepare" in known

@@ -63,12 +63,12 @@ def require_gpu():
         # gpurun recognizes these words, and tries another device.
         raise ResultError("no CUDA GPUs are available to %s, and needs_gpu is True: the driver may be too old for it; compare "
                           "the version of CUDA that nvidia-smi shows" % names)
-    raise ResultError(no_cuda(names))
+    refuse(names)
 
 
-def no_cuda(names):
-    return ("needs_gpu is True, but %s in %s has no CUDA and computes on the CPU: install a build with CUDA (for torch, see "
-            "https://pytorch.org/get-started/locally), or set needs_gpu = False" % (names, sys.executable))
+def refuse(names):
+    raise ResultError("needs_gpu is True, but %s in %s has no CUDA and computes on the CPU: install a build with CUDA (for torch, see "
+                      "https://pytorch.org/get-started/locally), or set needs_gpu = False" % (names, sys.executable))
 
 
 def sees(name, module):
@@ -80,17 +80,17 @@ def sees(name, module):
         return False
 
 
-def torch_without_cuda():
-    """The message if the installed torch is built without CUDA, from its files: importing it
-    takes seconds. None if it has CUDA, or is not installed."""
+def require_cuda_in_torch():
+    """Raise if the installed torch is built without CUDA. Reads its files: importing it takes
+    seconds."""
     import importlib.util
     try:
         folder = os.path.dirname(importlib.util.find_spec("torch").origin)
         with open(os.path.join(folder, "version.py"), encoding="utf-8") as file:
             text = file.read()
     except (AttributeError, ImportError, OSError, TypeError, ValueError):
-        return None
+        return
     value = {name: re.search(r"^%s\b[^=\n]*= *(.*)$" % name, text, re.MULTILINE) for name in ("__version__", "cuda", "hip")}
     if value["cuda"] is None or value["cuda"][1].strip() != "None" or value["hip"] is not None and value["hip"][1].strip() != "None":
-        return None
-    return no_cuda("torch %s" % (value["__version__"][1].strip().strip("'\"") if value["__version__"] else "?"))
+        return
+    refuse("torch %s" % (value["__version__"][1].strip().strip("'\"") if value["__version__"] else "?"))
