@@ -31,7 +31,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install wheel packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test site slurm-test k8s-test clean
+.PHONY: build install wheel packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test readers-test site slurm-test k8s-test clean
 
 build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -277,6 +277,14 @@ k8s-test: build
 # output with OpenAI's own types. make test does the same with a stub.
 llm-test: build
 	@./scripts/llm-test.sh
+
+# Opens outputs with pandas, polars, DuckDB, datasets and pyarrow, in a Python environment of its
+# own with 700 MB. make test reads them with gpurun itself, and with what python3 has of these.
+readers-test: tools
+	@[ -e .venv-readers/ready ] || { python3 -m venv .venv-readers && \
+		.venv-readers/bin/pip install -q --disable-pip-version-check numpy pyarrow pandas polars duckdb datasets && touch .venv-readers/ready; }
+	GPURUN_TEST_PYTHON=$(CURDIR)/.venv-readers/bin/python $(GO) test -count=1 -v \
+		-run 'TestReaders|TestFoldersAreData|TestDeclared|TestPython|TestLive' ./orchestrator ./chunk/encode/parquet ./chunk/input/parquet
 
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:

@@ -121,13 +121,11 @@ var grouped = &variant{name: "grouped", records: 1200, change: func(_ jobDir, c 
 // inParts writes the output in parts over an older one, with a separate errors file.
 var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
 	c.Output.Path, c.Output.PartBytes, c.Output.Errors, c.Output.Force = d.join("out")+"/", 6000, d.join("errors.jsonl"), true
-	older := `{"format":"gpurun-parts","version":1,"records":0,"parts":[]}`
 	if err := os.MkdirAll(c.Output.Path, 0o777); err != nil {
 		d.t.Fatal(err)
 	}
-	if err := os.WriteFile(d.join("out/manifest.json"), []byte(older), 0o666); err != nil {
-		d.t.Fatal(err)
-	}
+	d.write("out/part-00000.jsonl", "{}\n")
+	d.write("out.manifest.json", `{"format":"gpurun-parts","version":1,"records":1,"parts":[{"name":"part-00000.jsonl"}]}`)
 }}
 
 // start creates the input and the Config. Segments are small and many.
@@ -190,7 +188,7 @@ func outputFiles(d jobDir, c orchestrator.Config) map[string]string {
 	if name := filepath.Base(c.Output.Path); !strings.HasSuffix(c.Output.Path, "/") {
 		return map[string]string{name: d.read(name)}
 	}
-	files := make(map[string]string)
+	files := map[string]string{"out.manifest.json": d.read("out.manifest.json")}
 	for _, name := range tree(d.join("out")) {
 		files["out/"+name] = d.read("out/" + name)
 	}

@@ -64,12 +64,13 @@ func (j *jobFiles) outputsIn(dir string) map[string]bool {
 		output, isJob := strings.CutSuffix(entry.Name(), folderSuffix)
 		switch {
 		case !entry.IsDir():
+			if folder, ok := strings.CutSuffix(entry.Name(), commit.ManifestEnding); ok {
+				if _, err := commit.ReadManifest(filepath.Join(dir, folder)); err == nil {
+					names[entry.Name()], names[folder] = true, true
+				}
+			}
 		case isJob:
 			names[output] = names[output] || j.noteErrors(filepath.Join(dir, entry.Name()), dir, names)
-		default:
-			if _, err := commit.ReadManifest(filepath.Join(dir, entry.Name())); err == nil {
-				names[entry.Name()] = true
-			}
 		}
 	}
 	return names

@@ -189,13 +189,9 @@ func checkPartFolder(config Config, what, path string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
+	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return fault.New(fault.Usage, "%s %s: %w", what, path, err)
-	case len(entries) == 0:
-		return nil // an empty folder is fine
-	case !config.Output.Force:
+	case len(entries) > 0 && !config.Output.Force:
 		return fault.New(fault.Usage, "the %s folder %s already exists", what, path).WithCode(fault.Exists, "")
 	}
 	if err := commit.Replaceable(dir); err != nil {

@@ -76,7 +76,7 @@ func TestJobFolderIsPrivate(t *testing.T) {
 			resumes(t, d, c)
 			outputs := []string{c.Output.Path, c.Output.Errors}
 			if parts {
-				outputs = append(outputs, c.Output.Path+"part-00000.jsonl", c.Output.Path+"manifest.json")
+				outputs = append(outputs, c.Output.Path+"part-00000.jsonl", d.join("out.manifest.json"))
 			}
 			checkModes(t, c, outputs...)
 		})

@@ -93,7 +93,7 @@ func (t *target) nextPart(name string) error {
 	return t.openPart(name)
 }
 
-// finishFolder writes the manifest and gives the folder its final name.
+// finishFolder gives the folder its final name, and writes its manifest.
 func (t *target) finishFolder(m Manifest, replace bool) error {
 	err := t.sync()
 	t.close()
@@ -103,7 +103,7 @@ func (t *target) finishFolder(m Manifest, replace bool) error {
 	return NameFolder(t.temporary, t.path, m, replace)
 }
 
-// NameFolder durably gives a folder of durable parts its manifest and its final name. If
+// NameFolder durably gives a folder of durable parts its final name, and then its manifest. If
 // the name is taken by a folder and replace is set, it exchanges the two atomically and
 // removes the old one. Without replace, a folder that is not empty is a fault, and the new
 // one keeps its temporary name. After a crash, calling it again continues where it stopped.
@@ -113,9 +113,6 @@ func NameFolder(temporary, path string, m Manifest, replace bool) error {
 	if !m.heldBy(path) {
 		if err := m.checkSizes(temporary); err != nil {
 			return fault.New(fault.Conflict, "the job was complete, but its output has changed since: %w", err).WithCode(fault.Damaged, "")
-		}
-		if err := m.write(temporary); err != nil {
-			return storageOf(path, err)
 		}
 		err := takeName(temporary, path, replace)
 		if errors.Is(err, syscall.EXDEV) {
@@ -129,7 +126,7 @@ func NameFolder(temporary, path string, m Manifest, replace bool) error {
 			return storageOf(path, err)
 		}
 	}
-	if err := files.SyncDir(filepath.Dir(path)); err != nil {
+	if err := m.write(path); err != nil { // also makes the folder's name durable
 		return storageOf(path, err)
 	}
 	// Remove what was replaced and what was copied.
@@ -144,7 +141,7 @@ func (m Manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return files.WriteDurably(filepath.Join(dir, ManifestFile), data, files.PublicMode)
+	return files.WriteDurably(ManifestPath(dir), data, files.PublicMode)
 }
 
 // takeName renames a folder. A folder that it may replace must be a gpurun output; the two
@@ -191,7 +188,7 @@ func copyParts(from, to string, m Manifest) error {
 			return err
 		}
 	}
-	return m.write(to)
+	return files.SyncDir(to)
 }
 
 // RemoveParts removes a folder of parts, but no other files.
@@ -201,7 +198,7 @@ func RemoveParts(dir string) {
 		plain, _ := filepath.Match("part-*.jsonl", entry.Name())
 		encoded, _ := filepath.Match("part-*.jsonl.*", entry.Name())
 		table, _ := filepath.Match("part-*.parquet", entry.Name())
-		if plain || encoded || table || entry.Name() == ManifestFile {
+		if plain || encoded || table {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -101,12 +101,12 @@ func TestReplaceable(t *testing.T) {
 		"part too many": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, linesPart(1)), nil, 0o600)
 		}, linesPart(1)},
-		"no manifest": {func(dir string) error { return os.Remove(filepath.Join(dir, ManifestFile)) }, "no manifest.json"},
+		"no manifest": {func(dir string) error { return os.Remove(ManifestPath(dir)) }, "no manifest"},
 		"another's manifest": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`{"name":"web app"}`), 0o600)
+			return os.WriteFile(ManifestPath(dir), []byte(`{"name":"web app"}`), 0o600)
 		}, "this gpurun writes"},
 		"no JSON": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, ManifestFile), []byte(`#`), 0o600)
+			return os.WriteFile(ManifestPath(dir), []byte(`#`), 0o600)
 		}, "damaged"},
 		"a file": {func(dir string) error {
 			_ = os.RemoveAll(dir)
@@ -163,16 +163,17 @@ func TestNameFolder(t *testing.T) {
 			without(t, syscall.EINVAL)
 			olderParts(t, path)
 		},
-		"killed after the older parts were set aside": func(t *testing.T, _, path string) { olderParts(t, path+oldSuffix) },
+		"killed after the older parts were set aside": func(t *testing.T, _, path string) {
+			olderParts(t, path)
+			chunktest.Must(t, os.Rename(path, path+oldSuffix))
+		},
 		"killed while copying from another file system": func(t *testing.T, _, path string) {
 			chunktest.Must(t, os.Mkdir(path+asideSuffix, 0o777))
 			chunktest.Write(t, filepath.Join(path+asideSuffix, linesPart(0)), []byte("ne"))
 		},
 		"killed after the exchange": func(t *testing.T, temporary, path string) {
-			_, _, m := newFolder(t)
-			chunktest.Must(t, m.write(temporary))
-			chunktest.Must(t, os.Rename(temporary, path))
-			olderParts(t, temporary)
+			olderParts(t, path)
+			chunktest.Must(t, exchange(temporary, path))
 		},
 		"killed after the exchange, damaged": func(t *testing.T, temporary, path string) {
 			_, _, m := newFolder(t)
@@ -189,7 +190,10 @@ func TestNameFolder(t *testing.T) {
 				if !m.heldBy(path) {
 					t.Errorf("in the folder: %v", contents(t, path))
 				}
-				if got := chunktest.Files(t, filepath.Dir(path)); len(got) != 1 {
+				if got, err := ReadManifest(path); err != nil || !cmp.Equal(got, m) {
+					t.Errorf("manifest %+v, %v", got, err)
+				}
+				if got := chunktest.Files(t, filepath.Dir(path)); len(got) != 2 {
 					t.Errorf("left: %v", got)
 				}
 			}
@@ -204,7 +208,7 @@ func TestNameFolderRefuses(t *testing.T) {
 	olderParts(t, path)
 	chunktest.Write(t, filepath.Join(path, "notes.txt"), []byte("mine"))
 	chunktest.WantKind(t, NameFolder(temporary, path, m, true), fault.Conflict)
-	if got := chunktest.Files(t, path); len(got) != 3 {
+	if got := chunktest.Files(t, path); len(got) != 2 {
 		t.Errorf("in the old folder: %v", got)
 	}
 	chunktest.Must(t, os.Remove(filepath.Join(path, "notes.txt")))

@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,10 +11,17 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
-// ManifestFile is the name of the manifest in a folder of parts.
-const ManifestFile = "manifest.json"
+// ManifestEnding follows the name of a folder of parts in that of its manifest, which lies beside
+// it: programs that read a folder of Parquet files or lines take every file in it for data.
+const ManifestEnding = ".manifest.json"
+
+// ManifestPath returns the path of the manifest of a folder of parts.
+func ManifestPath(dir string) string {
+	return files.RealPath(filepath.Clean(dir)) + ManifestEnding
+}
 
 // ManifestVersion is the version of the manifest format. Parts of plain lines have version 1,
 // encoded ones version 2.
@@ -76,7 +82,7 @@ func NewManifest(parts []ManifestPart, counts chunk.Counts, format encode.Format
 // ReadManifest reads the manifest of a folder.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
-	path := filepath.Join(dir, ManifestFile)
+	path := ManifestPath(dir)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return m, err
@@ -138,36 +144,31 @@ func (m Manifest) checkSizes(dir string) error {
 
 // heldBy reports whether a folder is the one that the manifest describes.
 func (m Manifest) heldBy(dir string) bool {
-	want, err := m.encode()
-	if err != nil {
-		return false
-	}
-	got, err := os.ReadFile(filepath.Join(dir, ManifestFile))
-	return err == nil && bytes.Equal(got, want) && m.Check(context.Background(), dir) == nil
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) == len(m.Parts) && m.Check(context.Background(), dir) == nil
 }
 
 // Replaceable returns an error if a folder must not be replaced by another output because
-// it contains something that gpurun did not write. A missing or empty folder is
-// replaceable.
+// it contains something that gpurun did not write, or if the file where its manifest belongs is
+// not one. A missing or empty folder is replaceable.
 func Replaceable(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	m, err := ReadManifest(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s has no %s, so it is not a gpurun output", dir, ManifestFile)
+		if len(entries) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%s has no manifest (%s), so it is not a gpurun output", dir, ManifestPath(dir))
 	}
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		known := slices.ContainsFunc(m.Parts, func(p ManifestPart) bool { return p.Name == name })
-		if name != ManifestFile && !known {
+		if !slices.ContainsFunc(m.Parts, func(p ManifestPart) bool { return p.Name == name }) {
 			return fmt.Errorf("%s contains %s, which is not part of gpurun's output", dir, name)
 		}
 	}

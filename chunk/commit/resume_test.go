@@ -137,7 +137,7 @@ func checkParts(t testing.TB, tr *trial) {
 	if next != tr.options().First+m.Records || string(all) != outcome(t, calm)["out.jsonl"] {
 		t.Errorf("the parts are not the output in one file: %+v", m)
 	}
-	if len(chunktest.Files(t, dir)) != len(m.Parts)+1 {
+	if len(chunktest.Files(t, dir)) != len(m.Parts) {
 		t.Errorf("%v in the folder, of %d parts", chunktest.Files(t, dir), len(m.Parts))
 	}
 }

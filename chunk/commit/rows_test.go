@@ -307,5 +307,5 @@ func (j *rowJob) unname(t testing.TB) {
 	for i, a := range j.options.Arrays {
 		chunktest.Must(t, os.Rename(a.Path, j.options.arrayPath(i)))
 	}
-	_ = os.Remove(filepath.Join(temporary[chunk.Results], ManifestFile))
+	_ = os.Remove(ManifestPath(final[chunk.Results]))
 }

@@ -49,7 +49,7 @@ At most --checkpoint of each worker's work is repeated. A job that reads a strea
 resumes if the same bytes arrive again, or from a copy with --spool. A job that
 writes to a stream cannot be resumed; gpurun warns when it starts.
 
--o out/ writes the output in parts (out/part-00000.jsonl, …) with a manifest.json
+-o out/ writes the output in parts (out/part-00000.jsonl, …) and out.manifest.json
 that describes them. Concatenated, the parts are identical to a single output file.
 Files and folders appear only once they are complete.
 
@@ -92,7 +92,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	c := &f.config
 	f.job.register(flags)
 	f.jobFlags.register(flags)
-	flags.StringVarP(&c.Output.Path, "output", "o", "", "output `FILE` (.jsonl, .jsonl.gz, .jsonl.zst, .parquet), FOLDER/ for output in parts with a manifest.json, or - for standard output")
+	flags.StringVarP(&c.Output.Path, "output", "o", "", "output `FILE` (.jsonl, .jsonl.gz, .jsonl.zst, .parquet), FOLDER/ for output in parts with a manifest, or - for standard output")
 	flags.StringVar(&c.Output.Format, "output-format", "", "`FORMAT` of the output: jsonl, jsonl.gz, jsonl.zst, parquet (default: what the name of the output says, else jsonl)")
 	flags.StringArrayVar(&f.arrays, "column", nil, "store column NAME of the results as a NumPy array and leave it out of the lines: `NAME=FILE.npy`, or NAME=FILE.f16.npy in half precision (repeatable); row i belongs to line i")
 	f.partBytes = commit.DefaultPartBytes

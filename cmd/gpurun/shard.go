@@ -445,7 +445,7 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 	}
 	path := config.Output.Path
 	if strings.HasSuffix(path, "/") {
-		path = filepath.Join(path, commit.ManifestFile)
+		path = commit.ManifestPath(path)
 	}
 	var err error
 	if report.OutputCRC32C != nil && path == config.Output.Path { // as its writer computed it

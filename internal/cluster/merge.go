@@ -150,7 +150,7 @@ func (r *Run) Merged() bool {
 func (m Merged) changed(parts bool) bool {
 	path := m.Output
 	if parts {
-		path = filepath.Join(path, commit.ManifestFile)
+		path = commit.ManifestPath(path)
 	}
 	info, err := os.Stat(path)
 	return err != nil || info.Size() != m.Sum.Bytes

@@ -201,7 +201,7 @@ func (m *merge) writeParts(ctx context.Context) error {
 	if err := commit.NameFolder(filepath.Clean(out), m.run.Output, manifest, m.Force); err != nil {
 		return err
 	}
-	m.merged.Sum, err = chunk.SumFile(ctx, filepath.Join(m.run.Output, commit.ManifestFile))
+	m.merged.Sum, err = chunk.SumFile(ctx, commit.ManifestPath(m.run.Output))
 	return storage("read the merged output", err)
 }
 
@@ -209,7 +209,7 @@ func (m *merge) writeParts(ctx context.Context) error {
 func (m *merge) checkParts(ctx context.Context, r Result) (commit.Manifest, error) {
 	dir := m.run.ResultOutput(r)
 	p := piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: dir, sum: r.Output}
-	sum, err := chunk.SumFile(ctx, filepath.Join(dir, commit.ManifestFile))
+	sum, err := chunk.SumFile(ctx, commit.ManifestPath(dir))
 	if err != nil || sum != r.Output {
 		return commit.Manifest{}, p.damaged("its manifest is missing or has changed")
 	}

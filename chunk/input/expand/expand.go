@@ -236,7 +236,7 @@ func isData(name string) bool {
 	}
 	for _, end := range dataNames {
 		if strings.HasSuffix(name, end) {
-			return name != "manifest.json" // of a folder that gpurun wrote
+			return !strings.HasSuffix(name, ".manifest.json") // that of a folder of parts
 		}
 	}
 	return false

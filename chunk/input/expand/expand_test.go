@@ -39,7 +39,7 @@ func namesOf(files []File) (names []string) {
 
 func TestFiles(t *testing.T) {
 	folder(t, "a.jsonl", "b.jsonl.gz", "d/2026-01/part-1.jsonl.zst", "d/2026-01/part-2.jsonl.zst", "d/2026-02/part-1.jsonl.zst",
-		"d/2026-02/notes.txt", "d/.hidden.jsonl", "d/_tmp/x.jsonl", "d/out.gpurun/x.jsonl", "d/manifest.json", "[x].jsonl", "d/2026-10/deep/x.CSV", "e/")
+		"d/2026-02/notes.txt", "d/.hidden.jsonl", "d/_tmp/x.jsonl", "d/out.gpurun/x.jsonl", "d/out.manifest.json", "[x].jsonl", "d/2026-10/deep/x.CSV", "e/")
 	if err := os.Symlink("../a.jsonl", "e/link.jsonl"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,71 @@
+package orchestrator_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/gpurun/gpurun/orchestrator"
+)
+
+// TestFoldersAreData: what is in a folder of parts is data for everyone who opens the folder as
+// one table. make readers-test has all of these readers.
+func TestFoldersAreData(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, mixed(400))
+	for path, format := range map[string]string{"tables/": "parquet", "lines/": "jsonl"} {
+		c := orchestrator.WithUnitBytes(d.config("test-grids"), 4000)
+		c.Output.Path, c.Output.Format, c.Output.PartBytes, c.Batching.Size = d.join(path)+"/", format, 4000, 16
+		mustRun(t, d, c)
+		if names := tree(d.join(path)); len(names) < 3 || strings.Contains(strings.Join(names, " "), "manifest") {
+			t.Errorf("in %s: %v", path, names)
+		}
+	}
+	python := pythonReaders(t)
+	d.write("check.py", checkFolders)
+	out, err := exec.Command(python, d.join("check.py"), d.path).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+const checkFolders = `
+import json, os, sys
+import duckdb, pandas as pd, pyarrow.dataset as dataset, pyarrow.parquet as pq
+os.chdir(sys.argv[1])
+want = sum(1 for line in open("in.jsonl") if line.strip())
+rows = {
+    "pandas": lambda: len(pd.read_parquet("tables/")),
+    "pyarrow": lambda: pq.read_table("tables/").num_rows,
+    "pyarrow.dataset": lambda: dataset.dataset("tables/").count_rows(),
+    "duckdb": lambda: len(duckdb.sql("select id from read_parquet('tables/*')").fetchall()),
+    "duckdb, lines": lambda: len(duckdb.sql("select id from read_json_auto('lines/*')").fetchall()),
+}
+try:
+    import polars
+    rows["polars"] = lambda: polars.read_parquet("tables/").height
+    rows["polars, lazily"] = lambda: polars.scan_parquet("tables/").collect().height
+    rows["polars, lines"] = lambda: polars.scan_ndjson("lines/", infer_schema_length=None).collect().height
+except ImportError:
+    print("NOT TESTED: polars")
+try:
+    import datasets
+    def load(*args, **options):
+        return lambda: datasets.load_dataset(*args, **options, split="train", cache_dir="cache").num_rows
+    rows["datasets"] = load("tables/")
+    rows["datasets, by name"] = load("parquet", data_dir="tables/")
+    rows["datasets, lines"] = load("json", data_dir="lines/")
+except ImportError:
+    print("NOT TESTED: datasets")
+failed = False
+for name, count in rows.items():
+    try:
+        got = count()
+    except Exception as e:
+        got = f"{type(e).__name__}: {e}"
+    if got != want:
+        print(f"{name}: {got} instead of {want} rows")
+        failed = True
+sys.exit(failed)
+`
