@@ -26,7 +26,7 @@ func checkDamaged(t testing.TB, data []byte) {
 }
 
 // damageFiles are the files that are damaged byte by byte.
-var damageFiles = []string{"nested", "nested-v2", "plain", "gzip", "brotli", "encodings", "duckdb", "int96", "scalars"}
+var damageFiles = []string{"nested", "nested-v2", "plain", "gzip", "brotli", "lz4", "encodings", "duckdb", "int96", "scalars"}
 
 // TestDamagedBytes changes bytes of a file in turn, and cuts it off: everywhere with
 // make test-all, which takes minutes, else at every 13th byte.

@@ -19,10 +19,8 @@ import (
 // checkCodec refuses a column whose codec is not supported.
 func checkCodec(codec int64) error {
 	switch codec {
-	case spec.CodecNone, spec.CodecSnappy, spec.CodecGzip, spec.CodecBrotli, spec.CodecZstd:
+	case spec.CodecNone, spec.CodecSnappy, spec.CodecGzip, spec.CodecBrotli, spec.CodecZstd, spec.CodecLZ4, spec.CodecLZ4Raw:
 		return nil
-	case spec.CodecLZ4, spec.CodecLZ4Raw:
-		return errors.New("it is compressed with LZ4, which is not supported; write the file again with zstd")
 	case spec.CodecLZO:
 		return errors.New("it is compressed with LZO, which is not supported; write the file again with zstd")
 	}
@@ -55,6 +53,10 @@ func decompress(codec int64, dst, packed []byte, size int) ([]byte, error) {
 		}
 	case spec.CodecBrotli:
 		dst, err = readAll(brotli.NewReader(bytes.NewReader(packed)), dst[:size])
+	case spec.CodecLZ4:
+		dst, err = decompressHadoopLZ4(dst[:size], packed)
+	case spec.CodecLZ4Raw:
+		dst, err = decompressLZ4(dst[:size], packed)
 	default:
 		err = checkCodec(codec)
 	}

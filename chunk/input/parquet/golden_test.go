@@ -155,14 +155,6 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestLZ4: a damaged page would exhaust memory, so no LZ4 column is read. Others are.
-func TestLZ4(t *testing.T) {
-	_, err := read(t, "testdata/lz4.parquet")
-	if want := `row group 0: column "id": it is compressed with LZ4, which is not supported; write the file again with zstd`; err == nil || err.Error() != want {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestBadText: a row with text that is not UTF-8 is a failed record.
 func TestBadText(t *testing.T) {
 	data, err := os.ReadFile("testdata/bad-text.parquet")

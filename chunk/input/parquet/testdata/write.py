@@ -182,7 +182,7 @@ def write_pyarrow(folder):
     write("big-values", pa.table({"text": pa.array(["a" * 30_000, "", "b" * 7_000, None])}), compression="zstd")
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(range(12), pa.float32()), 3)
     write("fixed-lists", pa.table({"vector": vectors}))
-    pq.write_table(records(10), os.path.join(folder, "lz4.parquet"), compression="lz4")
+    write("lz4", records(50), compression="lz4")
     bad = pa.array([b"fine", b"caf\xe9", b"fine"], pa.binary()).view(pa.string())  # not UTF-8
     pq.write_table(pa.table({"text": bad, "id": [1, 2, 3]}), os.path.join(folder, "bad-text.parquet"), write_statistics=False)
     documents = ['{"a": [1, 2]}', "[]", None, "7", '"x"']

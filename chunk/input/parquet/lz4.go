@@ -1,0 +1,75 @@
+package parquet
+
+import "encoding/binary"
+
+// decompressHadoopLZ4 decodes what Hadoop and Spark write: blocks, each after its size and its
+// compressed size. Early versions of Arrow wrote one block without them, under the same number.
+func decompressHadoopLZ4(dst, packed []byte) ([]byte, error) {
+	filled := 0
+	for rest := packed; len(rest) > 0; {
+		if len(rest) < 8 {
+			return decompressLZ4(dst, packed)
+		}
+		size, length := uint64(binary.BigEndian.Uint32(rest)), uint64(binary.BigEndian.Uint32(rest[4:]))
+		rest = rest[8:]
+		if size > uint64(len(dst)-filled) || length > uint64(len(rest)) {
+			return decompressLZ4(dst, packed)
+		}
+		block, err := decompressLZ4(dst[filled:filled+int(size)], rest[:length])
+		if err != nil || len(block) != int(size) {
+			return decompressLZ4(dst, packed)
+		}
+		filled, rest = filled+len(block), rest[length:]
+	}
+	return dst[:filled], nil
+}
+
+// lz4MinMatch is the length of a match whose token has the length 0.
+const lz4MinMatch = 4
+
+// decompressLZ4 decodes one block and returns the part of dst that it fills. A block is a series of
+// tokens, each with literals and then a match, which repeats what is in dst already; the last has
+// literals only. The usual library decodes it in assembler, which crashes if dst is empty.
+func decompressLZ4(dst, packed []byte) ([]byte, error) {
+	at := 0
+	for len(packed) > 0 {
+		token := packed[0]
+		literals, rest, ok := lz4Length(packed[1:], int(token>>4))
+		if !ok || literals > len(rest) || literals > len(dst)-at {
+			return nil, errPacked
+		}
+		at += copy(dst[at:], rest[:literals])
+		if packed = rest[literals:]; len(packed) == 0 {
+			return dst[:at], nil
+		}
+		if len(packed) < 2 {
+			return nil, errPacked
+		}
+		distance := int(binary.LittleEndian.Uint16(packed))
+		match, rest, ok := lz4Length(packed[2:], int(token&15))
+		match += lz4MinMatch
+		if !ok || distance == 0 || distance > at || match > len(dst)-at {
+			return nil, errPacked
+		}
+		for match > 0 { // a match may repeat itself: what is there doubles with each copy
+			n := copy(dst[at:at+match], dst[at-distance:at])
+			at, match, distance = at+n, match-n, distance+n
+		}
+		packed = rest
+	}
+	return nil, errPacked // a block ends with literals
+}
+
+// lz4Length reads the bytes that extend a length of 15: each adds its value, and the last is not 255.
+func lz4Length(packed []byte, length int) (int, []byte, bool) {
+	if length < 15 {
+		return length, packed, true
+	}
+	for i, more := range packed {
+		length += int(more)
+		if more != 255 {
+			return length, packed[i+1:], true
+		}
+	}
+	return 0, nil, false
+}
