@@ -284,7 +284,7 @@ readers-test: tools
 	@[ -e .venv-readers/ready ] || { python3 -m venv .venv-readers && \
 		.venv-readers/bin/pip install -q --disable-pip-version-check numpy pyarrow pandas polars duckdb datasets && touch .venv-readers/ready; }
 	GPURUN_TEST_PYTHON=$(CURDIR)/.venv-readers/bin/python $(GO) test -count=1 -v \
-		-run 'TestReaders|TestFoldersAreData|TestDeclared|TestPython|TestLive' ./orchestrator ./chunk/encode/parquet ./chunk/input/parquet
+		-run 'TestReaders|TestFoldersAreData|TestTextOfEveryReader|TestDeclared|TestPython|TestLive' ./orchestrator ./chunk/encode/parquet ./chunk/input/parquet
 
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:

@@ -428,7 +428,7 @@ for i, line in enumerate(lines):
         if failed:
             assert row["vector"] is None and json.loads(row["_error"]) == line["_error"], row
             continue
-        assert row["_error"] is None and same(row["vector"], line["vector"]), (i, row, line)
+        assert pd.isna(row["_error"]) and same(row["vector"], line["vector"]), (i, row, line)
         grid = line.get("grid")
         assert (row["grid"] is None) == (grid is None), (i, row, line)
         if grid:

@@ -8,6 +8,44 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
+// TestTextOfEveryReader: columns of JSON and of UUIDs are text for every reader, and gpurun itself
+// reads JSON as what it is.
+func TestTextOfEveryReader(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, `{"id":"00112233-4455-6677-8899-AABBCCDDEEFF","doc":{"a":[1]}}`+"\n"+`{"id":"00112233-4455-6677-8899-aabbccddeeff","doc":7}`+"\nnope\n")
+	c := d.config("echo")
+	c.Output.Path, c.Output.Columns = d.join("out.parquet"), []string{"id:uuid", "doc:json"}
+	if report, err := run(t, c); err != nil || report.Failed != 1 {
+		t.Fatalf("%v, %+v", err, report)
+	}
+	again := d.config("echo")
+	again.Input.Path, again.Output.Path = d.join("out.parquet"), d.join("again.jsonl")
+	mustRun(t, d, again)
+	const id = `"id":"00112233-4455-6677-8899-aabbccddeeff",`
+	if got, want := d.read("again.jsonl"), `{`+id+`"doc":{"a":[1]},"_error":null}`+"\n"+`{`+id+`"doc":7,"_error":null}`+"\n"; !strings.HasPrefix(got, want) || !strings.Contains(got, `"_error":{"kind"`) {
+		t.Errorf("read again: %s", got)
+	}
+	python := pythonReaders(t)
+	d.write("check.py", checkText)
+	if out, err := exec.Command(python, d.join("check.py"), d.join("out.parquet")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+const checkText = `
+import sys
+import duckdb, pyarrow.parquet as pq
+path = sys.argv[1]
+columns = ["id", "doc", "_error"]
+assert [str(t) for t in pq.read_schema(path).types] == ["string"] * 3, pq.read_schema(path)
+assert [c[:2] for c in duckdb.sql(f"describe from '{path}'").fetchall()] == [(c, "VARCHAR") for c in columns]
+try:
+    import polars
+    assert dict(polars.read_parquet_schema(path)) == {c: polars.String for c in columns}, polars.read_parquet_schema(path)
+except ImportError:
+    pass
+`
+
 // TestFoldersAreData: what is in a folder of parts is data for everyone who opens the folder as
 // one table. make readers-test has all of these readers.
 func TestFoldersAreData(t *testing.T) {

@@ -35,7 +35,7 @@ func (b *bounds) add(t Type, p parsed) {
 	case Float64:
 		value = binary.LittleEndian.AppendUint64(number[:0], p.bits)
 		b.unknown = math.IsNaN(math.Float64frombits(p.bits))
-	case String, Bytes:
+	case String, UUID, Bytes:
 		b.unknown = len(value) > maxBound
 	default:
 		if t.physical() != spec.PhysicalFixed {

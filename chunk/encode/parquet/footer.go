@@ -41,6 +41,9 @@ func (s Schema) Tail(groups []Placed) ([]byte, error) {
 		s.writeGroup(t, i, groups[i].Offset, g)
 		t.end()
 	}
+	if err := s.writeKeyValues(t); err != nil {
+		return nil, err
+	}
 	t.text(spec.FileCreatedBy, createdBy)
 	t.list(spec.FileColumnOrders, spec.ThriftStruct, len(s.Columns)+1)
 	for range len(s.Columns) + 1 {
@@ -55,6 +58,23 @@ func (s Schema) Tail(groups []Placed) ([]byte, error) {
 	}
 	tail := binary.LittleEndian.AppendUint32(t.data, uint32(len(t.data)))
 	return append(tail, spec.Magic...), nil
+}
+
+// writeKeyValues lists the columns of JSON.
+func (s Schema) writeKeyValues(t *thriftWriter) error {
+	var names []string
+	for _, c := range s.all() {
+		if c.Type.base() == JSON {
+			names = append(names, c.Name)
+		}
+	}
+	list, err := json.Marshal(names)
+	t.list(spec.FileKeyValues, spec.ThriftStruct, 1)
+	t.beginElement()
+	t.text(spec.KeyValueKey, spec.JSONColumns)
+	t.text(spec.KeyValueValue, string(list))
+	t.end()
+	return err
 }
 
 // writeSchema writes the tree of columns as a list, depth first.

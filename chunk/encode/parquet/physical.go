@@ -13,7 +13,7 @@ func (t Type) physical() int64 {
 		return spec.PhysicalFloat
 	case Float64:
 		return spec.PhysicalDouble
-	case String, JSON, Bytes:
+	case String, JSON, UUID, Bytes:
 		return spec.PhysicalBytes
 	case Int8, Int16, Int32, Uint8, Uint16, Uint32, Date:
 		return spec.PhysicalInt32
@@ -31,14 +31,9 @@ func (t Type) physical() int64 {
 func (t Type) writeMeaning(w *thriftWriter) {
 	of, _ := t.traits()
 	switch of.kind {
-	case String:
+	case String, JSON, UUID: // polars takes the logical type JSON for bytes, Spark refuses that of UUIDs
 		w.i32(spec.ElementConverted, spec.ConvertedUTF8)
 		writeLogical(w, spec.LogicalString)
-	case JSON:
-		w.i32(spec.ElementConverted, spec.ConvertedJSON)
-		writeLogical(w, spec.LogicalJSON)
-	case UUID:
-		writeLogical(w, spec.LogicalUUID)
 	case Date:
 		w.i32(spec.ElementConverted, spec.ConvertedDate)
 		writeLogical(w, spec.LogicalDate)

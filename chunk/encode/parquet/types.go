@@ -27,7 +27,8 @@ const (
 	JSON Type = "json"
 	// Bytes is binary data, in base64 in a line.
 	Bytes Type = "bytes"
-	UUID  Type = "uuid"
+	// UUID is a string: "00112233-4455-6677-8899-aabbccddeeff".
+	UUID Type = "uuid"
 	// Date is a day: "2026-01-31".
 	Date Type = "date"
 	// Time is a time of day in microseconds: "23:59:59.123456". TimeUTC is the same, marked as
@@ -122,7 +123,7 @@ const (
 // traits returns what the type is made of, if it is a type of single values.
 func (t Type) traits() (traits, bool) {
 	switch t {
-	case Bool, Float32, Float64, String, JSON, Bytes, Date:
+	case Bool, Float32, Float64, String, JSON, UUID, Bytes, Date:
 		return traits{kind: t}, true
 	case Int8, Uint8:
 		return traits{kind: t, bits: 8}, true
@@ -132,8 +133,6 @@ func (t Type) traits() (traits, bool) {
 		return traits{kind: t, bits: 32}, true
 	case Int64, Uint64:
 		return traits{kind: t, bits: 64}, true
-	case UUID:
-		return traits{kind: t, length: 16}, true
 	case Time, TimeUTC, Timestamp, TimestampUTC:
 		return traits{kind: t, unit: micros}, true
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"strconv"
@@ -123,22 +122,17 @@ func (t Type) parseInteger(value []byte, bits int) (parsed, error) {
 	return parsed{}, misfit(value, t)
 }
 
-// appendUUID appends the bytes of "00112233-4455-6677-8899-aabbccddeeff".
+// appendUUID appends "00112233-4455-6677-8899-aabbccddeeff", in lower case.
 func appendUUID(dst, text []byte) ([]byte, bool) {
 	if len(text) != 36 {
 		return dst, false
 	}
-	for i := 0; i < len(text); i += 2 {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if text[i] != '-' {
-				return dst, false
-			}
-			i++
-		}
-		var err error
-		if dst, err = hex.AppendDecode(dst, text[i:i+2]); err != nil {
+	for i, c := range bytes.ToLower(text) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (c == '-') || !dash && !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
 			return dst, false
 		}
+		dst = append(dst, c)
 	}
 	return dst, true
 }

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ type metadata struct {
 	groups []group
 	rows   int64
 	signed bool // the file is encrypted, or its footer is signed
+	// json are the members whose text is JSON, in a file of gpurun.
+	json []string
 }
 
 // element is a node of the schema. The nodes are in depth-first order.
@@ -103,6 +106,8 @@ func parseMetadata(data []byte) (*metadata, error) {
 			m.rows = r.integer(kind)
 		case spec.FileGroups:
 			r.list(kind, func(byte) { m.groups = append(m.groups, readGroup(r)) })
+		case spec.FileKeyValues:
+			r.list(kind, func(byte) { m.readKeyValue(r) })
 		case spec.FileEncryption, spec.FileFooterKey:
 			m.signed = true
 			return false
@@ -118,6 +123,24 @@ func parseMetadata(data []byte) (*metadata, error) {
 		m.signed = true // what follows the metadata is a signature
 	}
 	return m, nil
+}
+
+func (m *metadata) readKeyValue(r *thriftReader) {
+	var key, value []byte
+	r.fields(func(id int64, kind byte) bool {
+		switch id {
+		case spec.KeyValueKey:
+			key = r.bytes(kind)
+		case spec.KeyValueValue:
+			value = r.bytes(kind)
+		default:
+			return false
+		}
+		return true
+	})
+	if string(key) == spec.JSONColumns {
+		_ = json.Unmarshal(value, &m.json) // if it is damaged, the columns are text
+	}
 }
 
 func readElement(r *thriftReader) element {

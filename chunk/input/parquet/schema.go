@@ -50,12 +50,14 @@ type schemaBuilder struct {
 	elements []element
 	next     int // the next element
 	leaves   []leaf
+	json     bool // text is JSON
 }
 
 // nodes returns the members of a row, and all columns.
 func (m *metadata) nodes() (members []*node, leaves []leaf, err error) {
 	b := &schemaBuilder{elements: m.schema, next: 1}
 	for range m.schema[0].children {
+		b.json = slices.Contains(m.json, m.schema[b.next].name)
 		n, err := b.field(0, 0)
 		if err != nil {
 			return nil, nil, err
@@ -104,6 +106,9 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 	switch {
 	case e.children == 0:
 		b.next++
+		if b.json && e.meaning().kind == spec.LogicalString {
+			e.logical.kind = spec.LogicalJSON
+		}
 		b.leaves = append(b.leaves, leaf{physical: e.physical, length: e.length, maxDef: def, maxRep: rep})
 		n.format, err = scalarOf(e)
 	case e.isList() && b.wraps(e):

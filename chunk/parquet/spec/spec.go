@@ -6,6 +6,10 @@ package spec
 // Magic begins and ends a file.
 const Magic = "PAR1"
 
+// JSONColumns is the key under which a file lists, as a JSON array, its columns of JSON text.
+// They have the logical type STRING: not all readers take JSON for text.
+const JSONColumns = "gpurun.json"
+
 // MagicEncrypted ends a file whose footer is encrypted.
 const MagicEncrypted = "PARE"
 

@@ -23,11 +23,18 @@ const (
 	FileSchema             = 2
 	FileRows               = 3
 	FileGroups             = 4
+	FileKeyValues          = 5
 	FileCreatedBy          = 6
 	FileColumnOrders       = 7
 	FileEncryption         = 8
 	FileFooterKey          = 9
 	ColumnOrderTypeDefined = 1 // of the union ColumnOrder: values compare as their type says
+)
+
+// Fields of KeyValue.
+const (
+	KeyValueKey   = 1
+	KeyValueValue = 2
 )
 
 // Fields of SchemaElement.
