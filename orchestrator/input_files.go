@@ -58,7 +58,11 @@ func (f inputFile) state() fileState {
 	if f.path == "" {
 		return fileState{path: f.name, size: -1}
 	}
-	return fileState{path: f.path, size: f.info.Size(), modified: f.info.ModTime().UTC(), sum: f.sum}
+	sum := f.sum
+	for _, m := range f.members { // the same file under another name may have others
+		sum ^= chunk.Checksum(append([]byte(m.Name+"="), m.Value...))
+	}
+	return fileState{path: f.path, size: f.info.Size(), modified: f.info.ModTime().UTC(), sum: sum}
 }
 
 // states returns those of all files; none for a single stream, about which nothing is known.

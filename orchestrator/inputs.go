@@ -2,8 +2,10 @@ package orchestrator
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +28,8 @@ type inputFile struct {
 	info os.FileInfo // nil for a stream
 	kind decode.Kind // of a file
 	sum  chunk.CRC   // of samples of its content
+	// members are those that its folders give to its records.
+	members []format.Member
 	// stream is read if it is not a file. sampled, if set, is what it is decoded to.
 	stream  io.Reader
 	sampled *format.Lines
@@ -110,7 +114,10 @@ func (c Config) openedInput(found expand.File) (inputFile, error) {
 		return file, fault.New(fault.Usage, "open input: %w", err)
 	}
 	defer opened.Close()
-	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format, c.Input.Columns); err != nil && !c.skips(err) {
+	if c.Format != OpenAIBatch { // whose lines have the members that the API knows
+		file.members = found.Members
+	}
+	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format, c.Input.Columns, file.members...); err != nil && !c.skips(err) {
 		return file, err
 	}
 	if file.sum, err = sampleSum(opened, file.info.Size()); err != nil {
@@ -132,6 +139,25 @@ func streamOf(found expand.File) io.Reader {
 		return os.Stdin // a socket cannot be reopened by name
 	}
 	return &lateFile{path: found.Name}
+}
+
+// membersNote says which members folders give to records.
+func (i *inputs) membersNote() []string {
+	if i == nil {
+		return nil
+	}
+	var names []string
+	for _, file := range i.files {
+		for _, m := range file.members {
+			if text := fmt.Sprintf("%s (%s)", m.Name, m.Type); !slices.Contains(names, text) {
+				names = append(names, text)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"records get members from the names of their folders: " + some(names)}
 }
 
 // streams reports whether any input can be read only once.

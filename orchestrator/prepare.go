@@ -152,6 +152,7 @@ func (p *prepared) beginPlan() {
 		p.plan.Arrays = append(p.plan.Arrays, PlannedArray{Path: a.Path, Column: c.Output.Arrays[a.Column].Column, Mask: a.Mask})
 	}
 	p.plan.Notes = append(streamNote(c), leftNote(c.leftOut)...)
+	p.plan.Notes = append(p.plan.Notes, c.inputs.membersNote()...)
 	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)
 	if c.Kernel.ExecMode == "stream" && c.Kernel.ExecID == "" {
 		p.plan.Notes = append(p.plan.Notes, "the lines of the program are matched to records by position: a line too many or too few would shift all later ones; "+

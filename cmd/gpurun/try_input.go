@@ -97,7 +97,7 @@ func (s *sample) openLines(ctx context.Context, input expand.File) (lines format
 		return stream, func() { _ = stream.Close() }, nil
 	}
 	file := decode.File(opened, name, input.Info.Size())
-	kind, err := decode.Detect(file, s.format, s.columns)
+	kind, err := decode.Detect(file, s.format, s.columns, input.Members...)
 	if err != nil {
 		opened.Close()
 		return lines, nil, err

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
@@ -24,10 +25,13 @@ import (
 type Kind struct {
 	compression *compression // nil for none
 	format      format.Format
+	members     []format.Member // that the file's place gives to its records
 }
 
 // Plain reports whether the file consists of JSON lines as it is.
-func (k Kind) Plain() bool { return k.compression == nil && k.format.Name == jsonl.Name }
+func (k Kind) Plain() bool {
+	return k.compression == nil && k.format.Name == jsonl.Name && len(k.members) == 0
+}
 
 // Compressed reports whether the file is compressed: it then has checksums of its own.
 func (k Kind) Compressed() bool { return k.compression != nil }
@@ -47,15 +51,15 @@ func (k Kind) String() string {
 }
 
 // Detect returns the kind of an open file. want is the name of its format, "" to recognize
-// it; columns are those that it must have. Content that gpurun does not read is a usage fault.
+// it; columns are those that it must have, with the members that its place gives. Content that gpurun does not read is a usage fault.
 // An unreadable compressed file has the kind that its first bytes show; reading it returns the
 // error.
-func Detect(file format.File, want string, columns []string) (Kind, error) {
+func Detect(file format.File, want string, columns []string, members ...format.Member) (Kind, error) {
 	head, whole, err := readHead(io.NewSectionReader(file, 0, file.Size()))
 	if err != nil {
 		return Kind{}, fault.New(fault.Usage, "read input %s: %w", file.Name(), err)
 	}
-	kind := Kind{compression: compressionOf(head)}
+	kind := Kind{compression: compressionOf(head), members: members}
 	if kind.compression != nil {
 		head, whole = kind.compression.head(head)
 	}
@@ -70,7 +74,7 @@ func Detect(file format.File, want string, columns []string) (Kind, error) {
 		return kind, err
 	}
 	if kind.compression == nil && kind.format.Check != nil {
-		if err := kind.format.Check(file, format.Options{Columns: columns}); err != nil {
+		if err := kind.format.Check(file, kind.inFile(format.Options{Columns: columns})); err != nil {
 			if wrong := new(format.ColumnError); errors.As(err, &wrong) {
 				return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).Set("columns")
 			}
@@ -156,16 +160,26 @@ func Columns(file format.File, kind Kind, options format.Options) (list []format
 	if kind.compression != nil || kind.format.Columns == nil {
 		return nil, false, nil
 	}
-	list, err = kind.format.Columns(file, options)
+	list, err = kind.format.Columns(file, kind.inFile(options))
+	for _, m := range kind.added(options) {
+		if !slices.ContainsFunc(list, func(c format.Column) bool { return c.Name == m.Name }) {
+			list = append(list, format.Column{Name: m.Name, Type: m.Type})
+		}
+	}
 	return list, true, err
 }
 
 // Open decodes a file of a known kind. The caller closes the file after the lines.
 func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
+	added := kind.added(options)
+	options = kind.inFile(options)
 	if kind.compression == nil && kind.format.Open != nil {
 		lines, err := kind.format.Open(ctx, file, options)
 		lines.Rows = kind.Rows
-		return lines, err
+		if err != nil {
+			return lines, err
+		}
+		return withMembers(lines, added), nil
 	}
 	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
 	if kind.compression != nil {
@@ -181,7 +195,7 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 	}
 	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
 	lines.Rows = kind.Rows
-	return lines, nil
+	return withMembers(lines, added), nil
 }
 
 // OpenStream decodes a stream. Its kind is known when its first bytes have arrived, so

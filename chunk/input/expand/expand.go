@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -23,6 +24,8 @@ type File struct {
 	Name string
 	// Info describes it; nil for standard input.
 	Info os.FileInfo
+	// Members are those that folders name=value in Name give to each of its records.
+	Members []format.Member
 }
 
 // Regular reports whether it is a file that can be read more than once, at any place.
@@ -61,6 +64,7 @@ func Files(names []string, originOf OriginOf) (files []File, left []string, err 
 	if err := e.checkTwice(); err != nil {
 		return nil, nil, err
 	}
+	partition(e.files)
 	return e.files, e.leftOut(), nil
 }
 

@@ -45,6 +45,17 @@ type Column struct {
 	Lost string
 }
 
+// Member is a member that a file's place gives to all of its records, such as that of the folder
+// lang=en.
+type Member struct {
+	Name string
+	// Type is int64 or string.
+	Type string
+	// Value is its JSON, Text the value in the file's place.
+	Value []byte
+	Text  string
+}
+
 // ColumnError reports columns to read that a file does not have: the request is wrong, and the
 // file is not damaged.
 type ColumnError struct{ Err error }

@@ -1,0 +1,165 @@
+package decode
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// A file can have members that its place gives to every record: kind.members. They are added behind
+// the record's own, which win.
+
+// typeNamed returns the type that a list such as "id:int64" gives a column, and whether the list
+// names it.
+func typeNamed(list []string, name string) (typ string, named bool) {
+	for _, column := range list {
+		if column == name {
+			return "", true
+		}
+		if typ, ok := strings.CutPrefix(column, name+":"); ok {
+			return typ, true
+		}
+	}
+	return "", false
+}
+
+// inFile returns the options for the content of a file, which lacks the members that its place gives.
+func (k Kind) inFile(o format.Options) format.Options {
+	o.Columns = k.ownColumns(o.Columns)
+	return o
+}
+
+// ownColumns returns the columns that the file itself must have.
+func (k Kind) ownColumns(columns []string) []string {
+	own := slices.DeleteFunc(slices.Clone(columns), func(column string) bool {
+		return slices.ContainsFunc(k.members, func(m format.Member) bool {
+			_, named := typeNamed([]string{column}, m.Name)
+			return named
+		})
+	})
+	if len(own) == 0 {
+		return columns // none would mean all
+	}
+	return own
+}
+
+// added returns the members to add: those that the columns name, with the types that they give.
+func (k Kind) added(o format.Options) (added []format.Member) {
+	for _, m := range k.members {
+		typ, named := typeNamed(o.Columns, m.Name)
+		if len(o.Columns) > 0 && !named {
+			continue
+		}
+		if typ == "" {
+			typ, _ = typeNamed(o.Types, m.Name)
+		}
+		if typ == "string" && m.Type != typ {
+			m.Type = typ
+			if string(m.Value) != "null" {
+				m.Value = jsonline.AppendString(nil, m.Text)
+			}
+		}
+		added = append(added, m)
+	}
+	return added
+}
+
+// withMembers adds members to each line.
+func withMembers(lines format.Lines, added []format.Member) format.Lines {
+	if len(added) == 0 {
+		return lines
+	}
+	w := &memberLines{in: bufio.NewReaderSize(lines.ReadCloser, 1<<20), closer: lines.ReadCloser, first: true}
+	var names []string
+	for _, m := range added {
+		names = append(names, m.Name)
+		text := append(jsonline.AppendString(nil, m.Name), ':')
+		w.members = append(w.members, append(text, m.Value...))
+	}
+	w.wanted = jsonline.Want(names...)
+	lines.ReadCloser = w
+	return lines
+}
+
+// maxHeld is how long a line may be that gets members. A longer one stays as it is: jobs refuse
+// records of that size, unless they allow them.
+const maxHeld = 64 << 20
+
+// memberLines are lines with members added.
+type memberLines struct {
+	in      *bufio.Reader
+	closer  io.Closer
+	wanted  *jsonline.Wanted
+	info    jsonline.Info
+	members [][]byte // "name":value
+	first   bool     // no line has been read
+	long    bool     // the rest of a line that is too long follows
+	line    []byte
+	pending []byte // not returned yet
+	out     []byte
+	err     error
+}
+
+func (l *memberLines) Close() error { return l.closer.Close() }
+
+func (l *memberLines) Read(p []byte) (int, error) {
+	for len(l.pending) == 0 {
+		if l.err != nil {
+			return 0, l.err
+		}
+		l.next()
+	}
+	n := copy(p, l.pending)
+	l.pending = l.pending[n:]
+	return n, nil
+}
+
+// next reads a line, or a piece of one that is too long.
+func (l *memberLines) next() {
+	l.line = l.line[:0]
+	for {
+		piece, err := l.in.ReadSlice('\n')
+		l.line = append(l.line, piece...)
+		if errors.Is(err, bufio.ErrBufferFull) && !l.long && len(l.line) < maxHeld {
+			continue
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			l.long, l.pending = true, l.line
+			return
+		}
+		l.err = err
+		break
+	}
+	if l.first {
+		l.line, l.first = bytes.TrimPrefix(l.line, []byte(byteOrderMark)), false
+	}
+	if l.pending = l.line; !l.long {
+		l.pending = l.add()
+	}
+	l.long = false
+}
+
+// add returns the line with the members that it lacks. What is not an object stays as it is.
+func (l *memberLines) add() []byte {
+	if l.wanted.Scan(l.line, &l.info) != nil || !l.info.Object {
+		return l.line
+	}
+	l.out = append(l.out[:0], l.line[:l.info.Close]...)
+	empty := l.info.Empty
+	for i, text := range l.members {
+		if l.info.Spans[i].Present() {
+			continue
+		}
+		if !empty {
+			l.out = append(l.out, ',')
+		}
+		l.out, empty = append(l.out, text...), false
+	}
+	return append(l.out, l.line[l.info.Close:]...)
+}
