@@ -83,7 +83,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	}
 	job := Config{
 		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}, SourceField: "source"},
-		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "batch", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
+		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "stream", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
 		Fetch:   Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
 		Format:  OpenAIBatch,
 		Devices: Devices{GPUs: "0,2", GPUsPerWorker: 2}, Batching: Batching{Size: 4711, Auto: true},

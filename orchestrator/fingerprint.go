@@ -91,10 +91,10 @@ func (i *inputPrint) note(info os.FileInfo) {
 func takeFingerprint(c Config, files []string) (fingerprint, error) {
 	f := fingerprint{
 		Input:  inputPrint{Path: c.Input.Path, Offset: c.Input.Offset, Limit: c.Input.Limit, Files: c.inputs.states()},
-		Kernel: kernelPrint{Name: c.Kernel.Name, Mode: c.Kernel.ExecMode, ID: c.Kernel.ExecID},
+		Kernel: kernelPrint{Name: c.Kernel.Name, Mode: unlessDefault(c.Kernel.ExecMode, "batch"), ID: c.Kernel.ExecID},
 		Output: outputPrint{
 			Parts: keepsParts(c.Output.Path), Lines: c.Format, Keep: c.Output.Keep, Source: c.Output.SourceField,
-			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: c.Kernel.NaN,
+			Reprocess: c.Input.Reprocess, Unchecked: c.Input.NoValidate, MaxRecord: c.Input.MaxRecordBytes, NaN: unlessDefault(c.Kernel.NaN, NaNNull),
 		},
 		Fetch: takeFetchPrint(c),
 	}
@@ -134,6 +134,14 @@ func takeFingerprint(c Config, files []string) (fingerprint, error) {
 		f.Kernel.Files = append(f.Kernel.Files, filePrint{Path: path, Sum: sum})
 	}
 	return f, nil
+}
+
+// unlessDefault returns a setting, "" for its default: a user may name it or not.
+func unlessDefault(value, byDefault string) string {
+	if value == byDefault {
+		return ""
+	}
+	return value
 }
 
 // change is a difference between two fingerprints.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -95,6 +96,25 @@ func (f *folder) outputUnchanged(ctx context.Context, output string, report Repo
 	}
 	info, err := os.Stat(f.join(reportFile))
 	return err == nil && (last.Before(info.ModTime()) || Verify(ctx, output, report) == nil)
+}
+
+// freshen gives the output of a finished job the current time if a file that it depends on is newer:
+// make and others run the command again until the output is the newest.
+func (f *folder) freshen(c Config, m *manifest) {
+	paths := c.inputPaths()
+	for _, file := range slices.Concat(m.Fingerprint.Kernel.Files, m.Fingerprint.Kernel.Modules) {
+		paths = append(paths, file.Path)
+	}
+	output, err := os.Stat(c.Output.Path)
+	if err != nil || !slices.ContainsFunc(paths, func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.ModTime().After(output.ModTime())
+	}) {
+		return
+	}
+	now := time.Now()
+	_ = os.Chtimes(c.Output.Path, now, now)
+	_ = os.Chtimes(f.join(reportFile), now, now.Add(time.Millisecond)) // the output is as it was: see outputUnchanged
 }
 
 // modified returns when an output was last written; for one in parts, its latest part.

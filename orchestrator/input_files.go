@@ -156,6 +156,11 @@ func inputDifferences(was, now inputPrint) []string {
 	if len(was.Files) > 0 && len(now.Files) > 0 {
 		was.Path, now.Path = "", "" // how the files were named does not matter
 	}
+	if now.Content != "" {
+		texts = append(texts, "the input has "+now.Content)
+		now.Content = was.Content
+		now.Modified, now.Changed = was.Modified, was.Changed
+	}
 	was.Files, now.Files = nil, nil
 	return append(differences("the input's", was, now), texts...)
 }

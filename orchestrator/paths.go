@@ -12,6 +12,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -51,7 +52,7 @@ func checkInput(config Config) error {
 	_, err := os.Stat(config.Input.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fault.New(fault.Usage, "input %s does not exist", config.Input.Path)
+		return expand.NotFound(config.Input.Path)
 	case err != nil:
 		return fault.New(fault.Usage, "input: %w", err)
 	}
@@ -86,6 +87,9 @@ func checkOutputFolders(config Config) error {
 	for _, path := range paths {
 		if path == "" || path == "-" {
 			continue
+		}
+		if scheme, _, remote := strings.Cut(path, "://"); remote {
+			return fault.New(fault.Usage, "output %s: gpurun writes files and standard output, not %s://; write a file and upload it", path, scheme)
 		}
 		dir := filepath.Dir(filepath.Clean(path))
 		if files.IsFolder(dir) { // the target of a link needs one, too
@@ -163,6 +167,9 @@ func (f *folder) withDifference(ctx context.Context, c Config, err error) error 
 	}
 	if list := (&earlier{manifest: m}).changes(c); len(list) > 0 {
 		var texts []string
+		if len(m.Fingerprint.Input.Files) > 0 && list[0].what == "input" {
+			e = e.WithCode(fault.Exists, "files")
+		}
 		for _, change := range list {
 			texts = append(texts, change.text)
 		}

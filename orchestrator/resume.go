@@ -209,6 +209,7 @@ func findFinished(ctx context.Context, c Config, f *folder) (Report, bool) {
 		return Report{}, false
 	}
 	report.Resumed = report.In
+	f.freshen(c, m)
 	if c.Display.OnEvent != nil {
 		c.Display.OnEvent(Notice{Text: "the job is already finished", Code: CodeFinished})
 		c.Display.OnEvent(Finished{Report: report})

@@ -131,12 +131,12 @@ func TestOtherJobIsRefused(t *testing.T) {
 		}, []string{"the input's size was", "[changed ]"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, []string{"the input's content", "different bytes between offsets 0 and"}},
+		}, []string{"the input has ", "different bytes between offsets 0 and"}},
 		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
 			info, _ := os.Stat(c.Input.Path)
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
 			_ = os.Chtimes(c.Input.Path, info.ModTime(), info.ModTime())
-		}, []string{"the input's content", "different bytes"}},
+		}, []string{"the input has ", "different bytes"}},
 		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
 		}, []string{"the input's size was"}},
@@ -249,7 +249,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 			test.change(c)
 			if test.text != "" {
 				_, err := run(t, c)
-				wantFault(t, err, fault.Conflict, "the input's", test.text)
+				wantFault(t, err, fault.Conflict, "the input", test.text)
 				return
 			}
 			resumes(t, d, c)
@@ -326,7 +326,7 @@ func TestCompleteJobOfAnother(t *testing.T) {
 	}
 	appendTo(d, "in.jsonl", "{}\n")
 	_, err := run(t, c)
-	wantFault(t, err, fault.Conflict, "the input's")
+	wantFault(t, err, fault.Conflict, "the input")
 	if err := os.WriteFile(c.Input.Path, []byte(numbered(30)), 0o666); err != nil {
 		t.Fatal(err)
 	}

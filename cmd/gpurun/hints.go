@@ -24,6 +24,7 @@ var hints = map[fault.Code]string{
 	fault.InputChanged: "; --fresh starts over; the same command resumes the job once the input is restored",
 	fault.BadInput:     "; re-create the file, or pass --bad-input skip to continue without the rest of it",
 	fault.NoColumns:    "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet has columns to choose (--columns)",
+	fault.Archive:      "; --fetch path reads the file that a record names",
 	fault.NoRequests:   `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
 	fault.NoJob:        "; pass the output given to gpurun run with -o, and its --work-dir if it had one",
 	fault.NoKernel:     " (-k %s)",
@@ -45,6 +46,9 @@ func hint(code fault.Code, value string) string {
 	}
 	if code == fault.Damaged && value != "" {
 		text = fmt.Sprintf("; --fresh --%s starts the job over and replaces its output", value)
+	}
+	if code == fault.Exists && value == "files" {
+		text = "; --force computes all files again and replaces it; for new files only, write one output per input file: gpurun manual inputs"
 	}
 	if code == fault.Changed && value != "" {
 		text += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", value)

@@ -10,7 +10,8 @@ const (
 	// Setting: a setting caused this, or can avoid it. The value is the setting's name
 	// and, after a space, a recommended value: "timeout", "batch-size 256".
 	Setting Code = "setting"
-	// Exists: the output exists. The job can replace it if asked to.
+	// Exists: the output exists. The job can replace it if asked to. The value is "files" if
+	// the job that wrote it had other input files.
 	Exists Code = "exists"
 	// Taken: the job is complete, but another program took the output's name.
 	Taken Code = "taken"
@@ -31,6 +32,8 @@ const (
 	// NoColumns: the input has lines, of which no columns can be chosen. The value lists the
 	// columns: they may be members to keep.
 	NoColumns Code = "no-columns"
+	// Archive: the input is an archive of files that are no records. Records can name them.
+	Archive Code = "archive"
 	// NoRequests: records are not requests of a batch file. The value is the member
 	// that a prompt probably needs.
 	NoRequests Code = "no-requests"

@@ -235,7 +235,18 @@ func (c *client) problem(response *http.Response, body []byte) string {
 	if response.StatusCode == http.StatusUnauthorized {
 		text += "; " + c.keyUsed()
 	}
+	if response.StatusCode == http.StatusNotFound {
+		text += c.elsewhere()
+	}
 	return c.redact(text)
+}
+
+// elsewhere suggests the URL that most servers have, if this one answers that there is nothing.
+func (s *settings) elsewhere() string {
+	if strings.Contains(s.base.Path, "/v1") {
+		return ""
+	}
+	return fmt.Sprintf("; is %s/v1 the right URL?", s.base)
 }
 
 // keyUsed describes the API key that requests have.

@@ -213,3 +213,17 @@ func TestBadConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// A server that answers 404 may have its API below /v1, which the URL lacks.
+func TestMissingV1(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	k := open(t, s.URL, `{"model":"m","prompt":"{text}"}`)
+	if a := ask(t, k, `{"text":"x"}`); a.Verdict != plugins.Failed || !strings.Contains(a.Message, "404 Not Found") || !strings.HasSuffix(a.Message, "; is "+s.URL+"/v1 the right URL?") {
+		t.Errorf("%v %q", a.Verdict, a.Message)
+	}
+	k = open(t, s.URL+"/v1", `{"model":"m","prompt":"{text}"}`)
+	if a := ask(t, k, `{"text":"x"}`); strings.Contains(a.Message, "right URL") {
+		t.Errorf("%q", a.Message)
+	}
+}

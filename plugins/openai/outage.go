@@ -200,7 +200,11 @@ func (c *client) onlyModel(ctx context.Context) (string, error) {
 		} `json:"data"`
 	}
 	if status != http.StatusOK || json.Unmarshal(body, &list) != nil {
-		return "", bad("model is missing, and the server does not name one: /models answers %d %s", status, http.StatusText(status))
+		hint := ""
+		if status == http.StatusNotFound {
+			hint = c.elsewhere()
+		}
+		return "", bad("model is missing, and the server does not name one: /models answers %d %s%s", status, http.StatusText(status), hint)
 	}
 	var names []string
 	for _, model := range list.Data {

@@ -14,30 +14,30 @@ import (
 // records, so it is refused before any work.
 
 // foreign is the format of an input that is not JSON lines, and a command that converts
-// it; %s in the command is the file.
-type foreign struct{ format, convert string }
+// it; %s in the command is the file. files, if set, is a command that extracts the files of an
+// archive.
+type foreign struct{ format, convert, files string }
 
 // magics are the first bytes of files that are not text.
 var magics = []struct {
 	magic string
 	foreign
 }{
-	{"\x1f\x8b", foreign{"gzip-compressed", "zcat %s"}},
-	{"\x28\xb5\x2f\xfd", foreign{"zstd-compressed", "zstdcat %s"}},
-	{"\xfd7zXZ\x00", foreign{"xz-compressed", "xzcat %s"}},
-	{"BZh", foreign{"bzip2-compressed", "bzcat %s"}},
-	{"\x04\x22\x4d\x18", foreign{"lz4-compressed", "lz4cat %s"}},
-	{"PK\x03\x04", foreign{"a zip archive", "unzip -p %s"}},
-	{"\xff\xfe", foreign{"UTF-16 text", "iconv -f UTF-16 -t UTF-8 %s"}},
-	{"\xfe\xff", foreign{"UTF-16 text", "iconv -f UTF-16 -t UTF-8 %s"}},
-	{"{\x00", foreign{"UTF-16 text", "iconv -f UTF-16LE -t UTF-8 %s"}},
-	{"\x00{", foreign{"UTF-16 text", "iconv -f UTF-16BE -t UTF-8 %s"}},
-	{"ARROW1", foreign{"an Arrow file", ""}},
-	{"ORC", foreign{"an ORC file", ""}},
-	{"Obj\x01", foreign{"an Avro file", ""}},
-	{"\x93NUMPY", foreign{"a NumPy array", ""}},
-	{"\x89HDF", foreign{"an HDF5 file", ""}},
-	{"SQLite format 3\x00", foreign{"an SQLite database", ""}},
+	{"\x1f\x8b", foreign{format: "gzip-compressed", convert: "zcat %s"}},
+	{"\x28\xb5\x2f\xfd", foreign{format: "zstd-compressed", convert: "zstdcat %s"}},
+	{"\xfd7zXZ\x00", foreign{format: "xz-compressed", convert: "xzcat %s"}},
+	{"BZh", foreign{format: "bzip2-compressed", convert: "bzcat %s"}},
+	{"\x04\x22\x4d\x18", foreign{format: "lz4-compressed", convert: "lz4cat %s"}},
+	{"\xff\xfe", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16 -t UTF-8 %s"}},
+	{"\xfe\xff", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16 -t UTF-8 %s"}},
+	{"{\x00", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16LE -t UTF-8 %s"}},
+	{"\x00{", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16BE -t UTF-8 %s"}},
+	{"ARROW1", foreign{format: "an Arrow file", convert: ""}},
+	{"ORC", foreign{format: "an ORC file", convert: ""}},
+	{"Obj\x01", foreign{format: "an Avro file", convert: ""}},
+	{"\x93NUMPY", foreign{format: "a NumPy array", convert: ""}},
+	{"\x89HDF", foreign{format: "an HDF5 file", convert: ""}},
+	{"SQLite format 3\x00", foreign{format: "an SQLite database", convert: ""}},
 }
 
 // tarMagic is where the header of a tar archive's first file names the format.
@@ -47,7 +47,11 @@ const tarMagic = 257
 // lines.
 func sniff(head []byte) *foreign {
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && (bytes.Contains(head, []byte("[Content_Types].xml")) || bytes.Contains(head, []byte("opendocument"))) {
-		return &foreign{"a spreadsheet or another office document", ""}
+		return &foreign{format: "a spreadsheet or another office document", convert: ""}
+	}
+	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && len(head) > zipName {
+		name := head[zipName:min(len(head), zipName+(int(head[26])|int(head[27])<<8))]
+		return archive("a zip archive", "unzip", "unzip -p %s", string(name))
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -55,25 +59,39 @@ func sniff(head []byte) *foreign {
 		}
 	}
 	if len(head) > tarMagic && bytes.HasPrefix(head[tarMagic:], []byte("ustar")) {
-		return &foreign{"a tar archive", "tar -xOf %s"}
+		return archive("a tar archive", "tar -xf", "tar -xOf %s", string(bytes.TrimRight(head[:100], "\x00")))
 	}
 	if csv.Match(head, false, ';') {
-		return &foreign{"a table whose values are separated by semicolons", ""}
+		return &foreign{format: "a table whose values are separated by semicolons", convert: ""}
 	}
 	if csv.Match(head, false, '|') {
-		return &foreign{"a table whose values are separated by |", ""}
+		return &foreign{format: "a table whose values are separated by |", convert: ""}
 	}
 	lines := wholeLines(head)
 	switch {
 	case isDocument(lines, '['):
 		return &oneArray
 	case isDocument(lines, '{'):
-		return &foreign{"JSON with one document over several lines", "jq -c . %s"}
+		return &foreign{format: "JSON with one document over several lines", convert: "jq -c . %s"}
 	}
 	return nil
 }
 
-var oneArray = foreign{"one JSON array", "jq -c '.[]' %s"}
+// zipName is where the name of the first file begins in a zip archive; its length is before it.
+const zipName = 30
+
+// archive returns the format of an archive whose first file has a name. Records can be piped; of
+// anything else, such as images, records name the files.
+func archive(format, extract, pipe, first string) *foreign {
+	for _, end := range []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".gz", ".zst", ".parquet"} {
+		if strings.HasSuffix(strings.ToLower(first), end) {
+			return &foreign{format: format, convert: pipe}
+		}
+	}
+	return &foreign{format: format, files: extract}
+}
+
+var oneArray = foreign{format: "one JSON array", convert: "jq -c '.[]' %s"}
 
 // isArray reports whether a file is one line with an array of objects, as json.dump of a list
 // writes it: its first bytes have no second line.
@@ -119,6 +137,10 @@ func isDocument(lines [][]byte, bracket byte) bool {
 // refuse returns an error that names the input's format and, if known, a command that
 // converts it.
 func (f *foreign) refuse(what, path string) error {
+	if f.files != "" && path != "" {
+		return fault.New(fault.Usage, "%s is %s; gpurun reads lines, not files of other kinds: extract it (%s %s) and list its files, one record each: "+
+			"find . -name '*.jpg' | jq -Rc '{path: .}' > in.jsonl", what, f.format, f.files, path).WithCode(fault.Archive, "")
+	}
 	if f.convert == "" || path == "" {
 		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines, CSV, TSV and Parquet: convert it first", what, f.format)
 	}

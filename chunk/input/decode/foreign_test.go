@@ -41,3 +41,24 @@ func TestSniffRecognizesOtherFormats(t *testing.T) {
 		}
 	}
 }
+
+// TestArchives: records in an archive can be piped; of images, records name the files.
+func TestArchives(t *testing.T) {
+	tar := func(name string) string {
+		return name + strings.Repeat("\x00", 257-len(name)) + "ustar\x0000" + strings.Repeat("\x00", 248) + "x"
+	}
+	zip := func(name string) string {
+		return "PK\x03\x04" + strings.Repeat("\x00", 22) + string(rune(len(name))) + "\x00\x00\x00" + name + "data"
+	}
+	for head, want := range map[string]string{
+		tar("in.jsonl"): "tar -xOf x | gpurun run … -", tar("cat.jpg"): "extract it (tar -xf x) and list its files",
+		zip("d/in.csv"): "unzip -p x | gpurun run … -", zip("cat.png"): "extract it (unzip x) and list its files",
+	} {
+		found := sniff([]byte(head))
+		if found == nil {
+			t.Errorf("%.20q: not recognized", head)
+		} else if err := found.refuse("input x", "x"); !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v", head, err)
+		}
+	}
+}

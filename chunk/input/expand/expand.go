@@ -102,9 +102,28 @@ func (e *expansion) add(name string) error {
 	case isGlob(name):
 		return e.addGlob(name)
 	case errors.Is(err, os.ErrNotExist):
-		return fault.New(fault.Usage, "input %s does not exist", name)
+		return NotFound(name)
 	}
 	return fault.New(fault.Usage, "input: %w", err)
+}
+
+// fetchers are programs that write an object of a store to standard output.
+var fetchers = map[string]string{"s3": "aws s3 cp %s -", "gs": "gcloud storage cat %s", "az": "az storage blob download", "https": "curl -sSf %s", "http": "curl -sSf %s", "hf": "hf download"}
+
+// NotFound returns the fault of an input that does not exist.
+func NotFound(name string) error {
+	scheme, _, remote := strings.Cut(name, "://")
+	fetch, known := fetchers[scheme]
+	switch {
+	case !remote:
+		return fault.New(fault.Usage, "input %s does not exist", name)
+	case strings.Contains(fetch, "%s"):
+		return fault.New(fault.Usage, "input %s: gpurun reads files and standard input, not %s://; download it, mount it, or pipe it: %s | gpurun run … -",
+			name, scheme, strings.ReplaceAll(fetch, "%s", name))
+	case known:
+		return fault.New(fault.Usage, "input %s: gpurun reads files and standard input, not %s://; download it first (%s)", name, scheme, fetch)
+	}
+	return fault.New(fault.Usage, "input %s: gpurun reads files and standard input, not %s://; download it first", name, scheme)
 }
 
 // addFolder adds the data files below a folder.

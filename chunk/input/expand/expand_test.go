@@ -155,3 +155,17 @@ func TestManyFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestAddresses: gpurun reads no object stores, and says what to do instead.
+func TestAddresses(t *testing.T) {
+	for name, want := range map[string]string{
+		"s3://bucket/in.jsonl": "not s3://; download it, mount it, or pipe it: aws s3 cp s3://bucket/in.jsonl - | gpurun run … -",
+		"https://x.org/a.gz":   "curl -sSf https://x.org/a.gz | gpurun run … -",
+		"ftp://x.org/a":        "not ftp://; download it first",
+		"nothing.jsonl":        "input nothing.jsonl does not exist",
+	} {
+		if _, _, err := Files([]string{name}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
