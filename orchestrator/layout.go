@@ -3,10 +3,13 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -163,7 +166,28 @@ func (s *sources) fixLayout(proposed columns.Layout) (columns.Layout, *fault.Err
 		return proposed, fault.As(fault.Wrap(fault.Storage, err))
 	}
 	s.layout.Fix(proposed)
+	if text := jsonNote(s.spec.Table, proposed.Table); text != "" {
+		s.emit(Notice{Text: text, Code: CodeSetting, Value: "columns"})
+	}
 	return proposed, nil
+}
+
+// jsonNote says which columns are JSON although neither the user nor the input asks for that.
+func jsonNote(spec *columns.TableSpec, table *parquet.Schema) string {
+	if spec == nil || table == nil {
+		return ""
+	}
+	var names []string
+	for _, c := range table.Columns {
+		asked := func(o parquet.Column) bool { return o.Name == c.Name && o.Type == c.Type }
+		if c.Type == parquet.JSON && !slices.ContainsFunc(spec.Columns, asked) && !slices.ContainsFunc(spec.Input, asked) {
+			names = append(names, strconv.Quote(c.Name))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "stored as JSON text, because their values are objects, have different types or are all null at first: " + some(names)
 }
 
 // answerLayout answers a worker's proposal. Its task begins with record first.

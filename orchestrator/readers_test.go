@@ -107,3 +107,21 @@ for name, count in rows.items():
         failed = True
 sys.exit(failed)
 `
+
+// TestColumnOrder: the columns of a kernel are in the order in which it returns them, whatever their
+// types.
+func TestColumnOrder(t *testing.T) {
+	t.Parallel()
+	d := newJobDir(t, numbered(20))
+	c := d.config("test-grids")
+	c.Output.Path = d.join("out.parquet")
+	mustRun(t, d, c)
+	again := d.config("echo")
+	again.Input.Path, again.Output.Path = c.Output.Path, d.join("again.jsonl")
+	mustRun(t, d, again)
+	line, _, _ := strings.Cut(d.read("again.jsonl"), "\n")
+	vector, label, grid := strings.Index(line, `"vector"`), strings.Index(line, `"label"`), strings.Index(line, `"grid"`)
+	if vector < 0 || label < vector || grid < label {
+		t.Errorf("the columns are in another order: %s", line)
+	}
+}

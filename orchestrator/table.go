@@ -18,7 +18,7 @@ func parseColumns(texts []string) (list []parquet.Column, err error) {
 		c := parquet.Column{Name: text}
 		if at := strings.LastIndexByte(text, ':'); at >= 0 {
 			c.Name = text[:at]
-			if c.Type, err = parquet.ParseType(text[at+1:]); err != nil {
+			if c.Type, c.Length, err = parquet.ParseListType(text[at+1:]); err != nil {
 				return nil, fault.New(fault.Usage, "column %q: %w", c.Name, err).Set("columns")
 			}
 		}

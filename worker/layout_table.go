@@ -20,7 +20,7 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 	undecided := &columns.Layout{Columns: typed, Nulls: true}
 	e.rows.use(undecided)
 	var sample parquet.Sample
-	own := ownColumns(task)
+	own, order := ownColumns(task)
 	for i := range task.sent {
 		v := task.verdict(i)
 		if !v.hasLines() {
@@ -39,24 +39,27 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 	if !decides {
 		return undecided, false, nil
 	}
-	layout, err := l.spec.Table.Layout(typed, sample, own)
+	layout, err := l.spec.Table.Layout(typed, sample, own, order)
 	if err != nil {
 		return nil, false, fault.New(fault.Usage, "%w", err)
 	}
 	return &layout, true, nil
 }
 
-// ownColumns returns the names of the kernel's columns.
-func ownColumns(task *batchTask) map[string]bool {
-	own := make(map[string]bool)
+// ownColumns returns the names of the kernel's columns, and their order.
+func ownColumns(task *batchTask) (own map[string]bool, order []string) {
+	own = make(map[string]bool)
 	for i := range task.sent {
 		if v := task.verdict(i); v.hasLines() && v.results.At(v.index).Verdict == plugins.Columns {
 			for _, c := range v.results.ColumnList() {
+				if !own[c.Name] {
+					order = append(order, c.Name)
+				}
 				own[c.Name] = true
 			}
 		}
 	}
-	return own
+	return own, order
 }
 
 // noteOwn adds the members that a line does not take from its record, if the input declares

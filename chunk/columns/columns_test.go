@@ -153,7 +153,7 @@ func TestTableLayout(t *testing.T) {
 			spec.Input = []parquet.Column{{Name: "d", Type: parquet.Float64}, {Name: "i", Type: parquet.Float32}, {Name: "f", Type: parquet.Float32}}
 		}
 		typed := spec.Typed(test.kernel)
-		layout, err := spec.Layout(typed, sample(test.lines...), map[string]bool{"f": true, "own": true})
+		layout, err := spec.Layout(typed, sample(test.lines...), map[string]bool{"f": true, "own": true}, nil)
 		var got []string
 		if err != nil {
 			got = []string{"error: " + err.Error()}

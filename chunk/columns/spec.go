@@ -43,7 +43,7 @@ func (s *Spec) Fallback() Layout {
 		l.Columns = append(l.Columns, a.Store(Column{Name: a.Name, Kind: Float32}))
 	}
 	if s.Table != nil {
-		l.Table = s.Table.schema(nil, nil, nil)
+		l.Table = s.Table.schema(nil, nil, nil, nil)
 	}
 	return l
 }

@@ -16,7 +16,7 @@ func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
 		at := slices.IndexFunc(t.Columns, func(o parquet.Column) bool { return o.Name == c.Name })
 		switch {
 		case c.Kind == Float16 || c.Kind.Bytes() == 0 || len(c.Dimensions) > parquet.MaxDepth: // which becomes JSON
-		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType()):
+		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType() && (t.Columns[at].Length == 0 || t.Columns[at].Length == c.Width)):
 			typed = append(typed, c)
 		}
 	}
@@ -37,9 +37,9 @@ func (c Column) listType() parquet.Type {
 
 // Layout returns the layout of a table: typed are the columns that it stores as they are,
 // lines a sample of the results' lines, without those columns. own are the members that the
-// results do not take from their records.
-func (t *TableSpec) Layout(typed []Column, lines parquet.Sample, own map[string]bool) (Layout, error) {
-	schema := t.schema(typed, &lines, own)
+// results do not take from their records, order the kernel's columns as it returns them.
+func (t *TableSpec) Layout(typed []Column, lines parquet.Sample, own map[string]bool, order []string) (Layout, error) {
+	schema := t.schema(typed, &lines, own, order)
 	for _, c := range schema.Columns {
 		_, inLines := lines.Type(c.Name)
 		_, inSample := t.Sample.Type(c.Name)
@@ -76,29 +76,29 @@ func (t *TableSpec) noColumn(name string, typed []Column, lines parquet.Sample) 
 }
 
 // schema returns the schema of the table; lines is nil if there is no result.
-func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string]bool) *parquet.Schema {
+func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string]bool, order []string) *parquet.Schema {
 	if lines == nil {
 		lines = &parquet.Sample{}
 	}
-	columnOf := func(name string, chosen parquet.Type) parquet.Column {
+	columnOf := func(name string, chosen parquet.Type, length int) parquet.Column {
 		if at := slices.IndexFunc(typed, func(c Column) bool { return c.Name == name }); at >= 0 {
 			return parquet.Column{Name: name, Type: parquet.Type(typed[at].Kind), Width: typed[at].Width, Dimensions: typed[at].Dimensions, Typed: true}
 		}
 		if chosen == "" {
 			chosen = t.typeOf(name, lines, own[name])
 		}
-		return parquet.Column{Name: name, Type: chosen}
+		return parquet.Column{Name: name, Type: chosen, Length: length}
 	}
 	s := &parquet.Schema{Closed: len(t.Columns) == 0}
 	for _, c := range t.Columns {
-		s.Columns = append(s.Columns, columnOf(c.Name, c.Type))
+		s.Columns = append(s.Columns, columnOf(c.Name, c.Type, c.Length))
 	}
 	if len(t.Columns) > 0 {
 		return s
 	}
 	add := func(name string) {
 		if !slices.ContainsFunc(s.Columns, func(c parquet.Column) bool { return c.Name == name }) {
-			s.Columns = append(s.Columns, columnOf(name, ""))
+			s.Columns = append(s.Columns, columnOf(name, "", 0))
 		}
 	}
 	if t.keepsInput(lines) {
@@ -107,7 +107,14 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 		}
 	}
 	for _, c := range lines.Columns {
-		add(c.Name)
+		if !slices.Contains(order, c.Name) {
+			add(c.Name)
+		}
+	}
+	for _, name := range order { // lines lack the typed columns, which are in between
+		if _, inLines := lines.Type(name); inLines || slices.ContainsFunc(typed, func(c Column) bool { return c.Name == name }) {
+			add(name)
+		}
 	}
 	for _, c := range typed {
 		add(c.Name)

@@ -316,12 +316,12 @@ func TestCheck(t *testing.T) {
 
 func TestInfer(t *testing.T) {
 	got, err := Infer([][]byte{
-		[]byte(`{"id":1,"f":1,"s":"a","b":true,"n":null,"mixed":1,"list":[1],"lists":[[1]],"words":[],"floats":[1],"big":18446744073709551615}`),
-		[]byte(`{"id":2,"f":0.5,"s":null,"b":false,"mixed":"a","words":["a, ]","b"],"floats":[0.5],"list":[2, 3 ],"late":1,"_error":{}}`),
+		[]byte(`{"id":1,"f":1,"s":"a","b":true,"n":null,"mixed":1,"list":[1],"lists":[[1]],"words":[],"floats":[1],"big":18446744073709551615,"hash":5,"apart":-1,"huge":18446744073709551616,"hashes":[5]}`),
+		[]byte(`{"id":2,"f":0.5,"s":null,"b":false,"mixed":"a","words":["a, ]","b"],"floats":[0.5],"list":[2, 3 ],"late":1,"hash":9223372036854775808,"apart":9223372036854775808,"hashes":[9223372036854775808],"_error":{}}`),
 	})
 	want := Schema{Closed: true, Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "s", Type: String}, {Name: "b", Type: Bool},
-		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: Int64.List()}, {Name: "lists", Type: Int64.List().List()}, {Name: "words", Type: String.List()}, {Name: "floats", Type: Float64.List()}, {Name: "big", Type: JSON},
+		{Name: "n", Type: JSON}, {Name: "mixed", Type: JSON}, {Name: "list", Type: Int64.List()}, {Name: "lists", Type: Int64.List().List()}, {Name: "words", Type: String.List()}, {Name: "floats", Type: Float64.List()}, {Name: "big", Type: Uint64}, {Name: "hash", Type: Uint64}, {Name: "apart", Type: JSON}, {Name: "huge", Type: JSON}, {Name: "hashes", Type: Uint64.List()},
 		{Name: "late", Type: Int64},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -63,6 +63,9 @@ func (s *Sample) Type(name string) (Type, bool) {
 // Settled returns the type of a column: JSON, into which every value fits, if a sample had
 // nothing but null or empty lists.
 func (t Type) Settled() Type {
+	if t.base() == natural {
+		return Int64 + t[len(natural):]
+	}
 	if t.known() {
 		return t
 	}
@@ -82,7 +85,13 @@ func typeOf(value []byte, lists int) Type {
 		return listOf(value, lists+1)
 	case c == '-' || c >= '0' && c <= '9':
 		if _, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-			return Int64
+			if c == '-' {
+				return Int64
+			}
+			return natural
+		}
+		if _, err := strconv.ParseUint(string(value), 10, 64); err == nil {
+			return Uint64
 		}
 		if slices.ContainsFunc(value, func(c byte) bool { return c == '.' || c == 'e' || c == 'E' }) {
 			return Float64
@@ -104,7 +113,7 @@ func listOf(array []byte, lists int) (element Type) {
 		nulls = nulls || of == ""
 		element = Widen(element, of)
 		switch element.base() {
-		case Int64, Float64, String, "":
+		case natural, Int64, Uint64, Float64, String, "":
 		default:
 			return JSON
 		}
@@ -126,8 +135,17 @@ func Widen(a, b Type) Type {
 		if w := Widen(a.element(), b.element()); w != JSON {
 			return w.List()
 		}
-	case (a == Int64 || a == Float64) && (b == Int64 || b == Float64):
+	case a == natural && b.isNumber():
+		return b
+	case b == natural && a.isNumber():
+		return a
+	case a.isNumber() && b.isNumber() && (a == Float64 || b == Float64):
 		return Float64
 	}
-	return JSON
+	return JSON // also for int64 and uint64, neither of which has all values of the other
 }
+
+// natural is the type, in a sample only, of whole numbers that are both int64 and uint64.
+const natural Type = "natural"
+
+func (t Type) isNumber() bool { return t == natural || t == Int64 || t == Uint64 || t == Float64 }

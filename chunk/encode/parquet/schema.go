@@ -14,6 +14,8 @@ type Column struct {
 	Type Type   `json:"type"`
 	// Width is the number of values in each row, as a list; 0 means a single value.
 	Width int `json:"width,omitempty"`
+	// Length is the number of elements that a list in a line must have; 0 for any.
+	Length int `json:"length,omitempty"`
 	// Dimensions are those of the values of a row if there is more than one: lists of lists.
 	Dimensions []int `json:"dimensions,omitempty"`
 	// Typed: the values are not in the lines, but in Rows.Typed. Only bool, int64, float32
@@ -110,6 +112,21 @@ func (s Schema) Takes(name string) bool {
 	return s.Closed || slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == name })
 }
 
+// checkLength returns an error if a list does not have the length of the column.
+func (c Column) checkLength(value []byte) error {
+	if c.Length == 0 || value[0] != '[' {
+		return nil
+	}
+	n := 0
+	for range jsonline.Elements(value) {
+		n++
+	}
+	if n != c.Length {
+		return fmt.Errorf("a list of %d values, not of %d", n, c.Length)
+	}
+	return nil
+}
+
 // Check returns an error if a line, the JSON of a result, does not fit in the schema. The
 // message depends on the line alone.
 func (s Schema) Check(line []byte) error {
@@ -123,7 +140,11 @@ func (s Schema) Check(line []byte) error {
 				failed = fmt.Errorf("%q is not a column of the output", name)
 			}
 		case !s.Columns[at].Typed:
-			if err := s.Columns[at].Type.check(value); err != nil {
+			err := s.Columns[at].Type.check(value)
+			if err == nil {
+				err = s.Columns[at].checkLength(value)
+			}
+			if err != nil {
 				failed = fmt.Errorf("column %q: %w", name, err)
 			}
 		}

@@ -98,7 +98,21 @@ func ParseType(name string) (Type, error) {
 	if reason := t.base().wrongParameters(); reason != "" {
 		return "", fmt.Errorf("column type %q: %s", name, reason)
 	}
-	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[] or float32[][]", name, typeNames)
+	return "", fmt.Errorf("unknown column type %q; the types are %s, and lists of them, such as float32[], float32[128] or float32[][]", name, typeNames)
+}
+
+// ParseListType is ParseType for the type of a column, which may say how many elements each list has:
+// "float32[128]". length is 0 if it does not.
+func ParseListType(name string) (t Type, length int, err error) {
+	base, inside, ok := strings.Cut(name, "[")
+	if digits, list := strings.CutSuffix(inside, "]"); ok && list {
+		if length = parameter(digits); length > 0 {
+			t, err = ParseType(base + listSuffix)
+			return t, length, err
+		}
+	}
+	t, err = ParseType(name)
+	return t, 0, err
 }
 
 // traits are what a type of single values is made of.
