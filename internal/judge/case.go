@@ -160,7 +160,7 @@ func (c *Case) hear() (e evidence, open bool) {
 // record failed with the same message, or no file could be fetched. Otherwise it returns
 // nil.
 func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
-	if c.Exempt || c.Before.Records > 0 || total < 2 || all.Records != total || all.Failed != total || len(all.Kinds) != 1 {
+	if c.Exempt || c.worked() || c.Before.Records > 0 || total < 2 || all.Records != total || all.Failed != total || len(all.Kinds) != 1 {
 		return nil
 	}
 	if stats, ok := all.Kinds[fault.Fetch.String()]; ok {
@@ -175,6 +175,12 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 		}
 	}
 	return nil
+}
+
+// worked reports whether the kernel of a worker has succeeded, in this job or in the one that
+// it was kept from.
+func (c *Case) worked() bool {
+	return slices.ContainsFunc(c.workers, func(w witness) bool { return w.first != nil && w.first.Failed == nil })
 }
 
 // finalMost is Final for a job with more than one cause: the kernel rejected every record

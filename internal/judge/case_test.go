@@ -122,30 +122,32 @@ func TestFinal(t *testing.T) {
 	rejecting := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Record, "no text").WithDetail("a traceback"), Records: 15}}, {}}}
 	lacking := rejecting
 	lacking.Lacks = func() string { return "; the records have id" }
+	kept := Case{workers: []witness{{first: &First{}}, {}}}
 	for name, test := range map[string]struct {
 		kernel Case
 		all    chunk.Tally
 		total  int64
 		want   bool
 	}{
-		"all raised":              {Case{}, tally(2, raised, raised), 2, true},
-		"all but one":             {Case{}, tally(3, raised, raised), 3, false},
-		"a single record":         {Case{}, tally(1, raised), 1, false},
-		"different messages":      {Case{}, tally(2, raised, other), 2, false},
-		"few rejected":            {rejecting, many(15, rejected), 15, false},
-		"all rejected":            {rejecting, many(16, rejected), 16, true},
-		"a member is missing":     {lacking, tally(2, rejected, rejected), 2, true},
-		"all but a broken row":    {rejecting, many(20, append(slices.Repeat([]chunk.Tally{rejected}, 19), broken)...), 20, true},
-		"many broken rows":        {rejecting, many(20, rejected, broken), 20, false},
-		"rejected differently":    {Case{}, many(16, rejected), 16, false},
-		"not all processed":       {Case{}, tally(2, raised, raised), 3, false},
-		"a stream without end":    {Case{}, tally(2, raised, raised), -1, false},
-		"a retry":                 {Case{Exempt: true}, tally(2, raised, raised), 2, false},
-		"no file":                 {Case{}, many(16, missing, gone), 16, true},
-		"no file of a few":        {Case{}, many(15, missing, gone), 15, false},
-		"no file in this folder":  {misplaced, many(2, missing), 2, true},
-		"no file but one":         {Case{}, many(16, append(slices.Repeat([]chunk.Tally{missing}, 15), rejected)...), 16, false},
-		"an earlier run did some": {Case{Before: chunk.Counts{Records: 1, Failed: 1}}, tally(2, raised, raised), 2, false},
+		"all raised":                {Case{}, tally(2, raised, raised), 2, true},
+		"all but one":               {Case{}, tally(3, raised, raised), 3, false},
+		"a single record":           {Case{}, tally(1, raised), 1, false},
+		"different messages":        {Case{}, tally(2, raised, other), 2, false},
+		"few rejected":              {rejecting, many(15, rejected), 15, false},
+		"all rejected":              {rejecting, many(16, rejected), 16, true},
+		"a member is missing":       {lacking, tally(2, rejected, rejected), 2, true},
+		"all but a broken row":      {rejecting, many(20, append(slices.Repeat([]chunk.Tally{rejected}, 19), broken)...), 20, true},
+		"many broken rows":          {rejecting, many(20, rejected, broken), 20, false},
+		"rejected differently":      {Case{}, many(16, rejected), 16, false},
+		"not all processed":         {Case{}, tally(2, raised, raised), 3, false},
+		"a stream without end":      {Case{}, tally(2, raised, raised), -1, false},
+		"a retry":                   {Case{Exempt: true}, tally(2, raised, raised), 2, false},
+		"no file":                   {Case{}, many(16, missing, gone), 16, true},
+		"no file of a few":          {Case{}, many(15, missing, gone), 15, false},
+		"no file in this folder":    {misplaced, many(2, missing), 2, true},
+		"no file but one":           {Case{}, many(16, append(slices.Repeat([]chunk.Tally{missing}, 15), rejected)...), 16, false},
+		"it worked for another job": {kept, tally(2, raised, raised), 2, false},
+		"an earlier run did some":   {Case{Before: chunk.Counts{Records: 1, Failed: 1}}, tally(2, raised, raised), 2, false},
 	} {
 		why := test.kernel.Final(test.all, test.total)
 		if (why != nil) != test.want || why != nil && why.Detail != "a traceback" {
