@@ -20,12 +20,12 @@ func (d jobDir) deaths() int { return strings.Count(d.logs(), "my last words") }
 // starts, and no record is marked, however many or few there are.
 func TestKernelThatAlwaysDies(t *testing.T) {
 	t.Parallel()
-	for _, records := range []int{300, 4000} { // for one worker, and for two
+	for records, devices := range map[int]string{300: "cpu:1", 4000: "cpu:2"} {
 		t.Run(fmt.Sprint(records), func(t *testing.T) {
 			t.Parallel()
 			d := newJobDir(t, strings.Repeat(`{"poison":"exit"}`+"\n", records))
 			c := d.config("test-poison")
-			c.Batching.Size, c.Batching.ChunksPerGPU = 1024, 1
+			c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = devices, 1024, 1
 			report, err := run(t, c)
 			wantFault(t, err, fault.Incompatible, "fails on everything", "tried alone", "exit status 7", "my last words")
 			if report.Failed > 0 || report.Pending != int64(records) || exists(c.Output.Path) {

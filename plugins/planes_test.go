@@ -76,7 +76,7 @@ func (k answering) Process(_ context.Context, batch Batch, r *Results) error {
 		return errors.New("no answer")
 	}
 	answer := k.answers[which]
-	r.verdicts, r.lines, r.refusals, r.columns = answer.verdicts, answer.lines, answer.refusals, answer.columns
+	r.verdicts, r.lines, r.refusals, r.columns, r.isolated = answer.verdicts, answer.lines, answer.refusals, answer.columns, answer.isolated
 	return nil
 }
 
