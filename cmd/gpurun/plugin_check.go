@@ -66,8 +66,6 @@ func newPluginCheck() *cobra.Command {
 	flags.StringVar(&f.config.Devices.GPUs, "gpus", "all", "device to check on, the first if several match: all, 1, cpu:1")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
 	flags.BoolVar(&f.neighbors, "neighbors", false, "allow a result to depend on other records of its batch")
-	flags.BoolVar(&f.neighbors, "neighbours", false, "")
-	_ = flags.MarkDeprecated("neighbours", "use --neighbors")
 	flags.Float64Var(&f.tolerance, "tolerance", 0, "relative difference up to which two numbers count as equal (default 0.0001)")
 	flags.IntVar(&f.large, "large-batch", 0, "size of the large batch, in records (default 1000)")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the kernel's output")
