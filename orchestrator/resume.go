@@ -273,7 +273,7 @@ func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, *c
 		return output, nil, err
 	}
 	// Create the journal first: the job exists from the moment job.json does.
-	journal, err := commit.CreateJournal(f.join(journalFile), options)
+	journal, err := commit.CreateJournal(f.join(journalFile))
 	if err != nil {
 		return nil, nil, err
 	}

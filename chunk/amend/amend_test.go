@@ -58,7 +58,7 @@ func newFinishedJob(t *testing.T, format string, failed ...int) *finishedJob {
 		Path: j.Output, PartBytes: 1, Format: j.format, UnitBytes: 1 << 20, Layout: columns.NewShared(new(columns.Spec), &j.layout),
 		Arrays: j.arrays, KeepFailed: j.format.Table, WorkDir: work,
 	}
-	options.Journal = must(commit.CreateJournal(filepath.Join(work, "journal"), options))
+	options.Journal = must(commit.CreateJournal(filepath.Join(work, "journal")))
 	defer options.Journal.Close()
 	out := must(commit.Create(options))
 	for first := 0; first < 10; first += 2 {

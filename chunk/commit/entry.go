@@ -5,19 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
 )
 
-// Entry is one line of a journal. Exactly one member is set, or none if the entry is of a
-// kind that a reader may skip.
+// Entry is one line of a journal. Exactly one member is set.
 type Entry struct {
 	// Segment: a part is closed and complete.
 	Segment *chunk.Segment `json:"segment,omitempty"`
 	// Drop: a part was missing or damaged; its records are computed again.
 	Drop *Drop `json:"drop,omitempty"`
-	// Encoded: segments were encoded and appended to the output. Only in version 2.
+	// Encoded: segments were encoded and appended to the output.
 	Encoded *Encoded `json:"encoded,omitempty"`
 	// Durable: the output up to here is on disk.
 	Durable *Durable `json:"durable,omitempty"`
@@ -60,10 +58,7 @@ type Durable struct {
 	Tally chunk.Tally `json:"tally"`
 }
 
-// skippable is how the name of an entry starts that a reader of version 2 may skip.
-const skippable = "x-"
-
-func parseEntry(line []byte, version int) (Entry, error) {
+func parseEntry(line []byte) (Entry, error) {
 	var entry Entry
 	payload, err := chunk.ParseLine(line)
 	if err != nil {
@@ -73,26 +68,12 @@ func parseEntry(line []byte, version int) (Entry, error) {
 		return entry, fmt.Errorf("invalid entry: %w", err)
 	}
 	switch n := entry.members(); {
-	case n == 0 && version > plainJournal && maySkip(payload):
-		return entry, nil
-	case n == 0, entry.Encoded != nil && version == plainJournal:
+	case n == 0:
 		return entry, errors.New("unknown entry")
 	case n > 1:
 		return entry, errors.New("more than one entry on the line")
 	}
 	return entry, nil
-}
-
-// maySkip reports whether an entry of an unknown kind may be skipped.
-func maySkip(payload []byte) bool {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(payload, &members) != nil || len(members) != 1 {
-		return false
-	}
-	for name := range members {
-		return strings.HasPrefix(name, skippable)
-	}
-	return false
 }
 
 func (e Entry) members() (n int) {
@@ -107,7 +88,7 @@ func (e Entry) members() (n int) {
 // goodLines counts the lines that are intact, or that end with an intact line because the
 // newline before it is missing. It stops at the first line that records that everything
 // before it is on disk.
-func goodLines(data []byte, version int) (n int, durable bool) {
+func goodLines(data []byte) (n int, durable bool) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, newline)
 		for at := 0; whole && at < len(line); at++ {
@@ -116,7 +97,7 @@ func goodLines(data []byte, version int) (n int, durable bool) {
 				break
 			}
 			at += brace
-			if entry, err := parseEntry(line[max(0, at-8):], version); err == nil {
+			if entry, err := parseEntry(line[max(0, at-8):]); err == nil {
 				n++
 				if entry.Durable != nil || entry.Complete != nil {
 					return n, true

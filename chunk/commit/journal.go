@@ -25,16 +25,13 @@ import (
 // refused. After the last durable line nothing is guaranteed: the journal ends before the
 // first bad line, and everything from there on is ignored.
 
-// JournalVersion is the newest version of the format. A journal of plain results has version
-// 1, which older programs can resume too; that of encoded results has version 2.
-const (
-	JournalVersion = encodedJournal
-
-	plainJournal   = 1
-	encodedJournal = 2
-)
+// JournalVersion is the version of the format.
+const JournalVersion = 1
 
 const journalMagic = "gpurun-journal "
+
+// journalHeader is the first line of a journal.
+func journalHeader() []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion) }
 
 // CorruptError reports a damaged journal.
 type CorruptError struct {
@@ -49,9 +46,8 @@ func (e *CorruptError) Error() string {
 
 // Journal is an open journal.
 type Journal struct {
-	file    *os.File
-	path    string
-	version int
+	file *os.File
+	path string
 
 	mu     sync.Mutex
 	size   int64 // of whole lines
@@ -63,20 +59,12 @@ type Journal struct {
 // They were discarded with it, and the work they record is repeated.
 func (j *Journal) Lost() int { return j.lost }
 
-// CreateJournal durably creates a new journal for an output.
-func CreateJournal(path string, output Options) (*Journal, error) {
-	version := plainJournal
-	if output.cutsUnits() {
-		version = encodedJournal
-	}
-	return newJournal(path, version, journalHeader(version))
-}
-
-func journalHeader(version int) []byte { return fmt.Appendf(nil, "%s%d\n", journalMagic, version) }
+// CreateJournal durably creates a new journal.
+func CreateJournal(path string) (*Journal, error) { return newJournal(path, journalHeader()) }
 
 // newJournal durably creates a journal with these lines. It atomically replaces an older
 // one.
-func newJournal(path string, version int, data []byte) (*Journal, error) {
+func newJournal(path string, data []byte) (*Journal, error) {
 	if err := files.WriteDurably(path, data, files.PrivateMode); err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
@@ -84,7 +72,7 @@ func newJournal(path string, version int, data []byte) (*Journal, error) {
 	if err != nil {
 		return nil, fault.New(fault.Storage, "create journal: %w", err)
 	}
-	j := &Journal{file: file, path: path, version: version, size: int64(len(data))}
+	j := &Journal{file: file, path: path, size: int64(len(data))}
 	if err := j.cut(); err != nil {
 		file.Close()
 		return nil, err
@@ -94,7 +82,7 @@ func newJournal(path string, version int, data []byte) (*Journal, error) {
 
 // rewrite replaces all lines.
 func (j *Journal) rewrite(entries []Entry) error {
-	data := journalHeader(j.version)
+	data := journalHeader()
 	for _, e := range entries {
 		line, err := e.line()
 		if err != nil {
@@ -102,7 +90,7 @@ func (j *Journal) rewrite(entries []Entry) error {
 		}
 		data = append(data, line...)
 	}
-	next, err := newJournal(j.path, j.version, data)
+	next, err := newJournal(j.path, data)
 	if err != nil {
 		return err
 	}
@@ -124,7 +112,7 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 	var entries []Entry
 	content, err := readJournal(file, path)
 	if err == nil {
-		entries, j.version, j.size, j.lost = content.entries, content.version, content.size, content.lost
+		entries, j.size, j.lost = content.entries, content.size, content.lost
 		err = j.cut()
 	}
 	if err != nil {
@@ -158,7 +146,6 @@ func (j *Journal) cut() error {
 
 // journalContent is what a journal holds.
 type journalContent struct {
-	version int
 	entries []Entry
 	size    int64 // of their lines
 	lost    int   // how many intact lines follow the first bad one
@@ -178,17 +165,16 @@ func readJournal(r io.Reader, path string) (c journalContent, err error) {
 	switch {
 	case !ok || !isJournal:
 		return c, corrupt(0, "it has no journal header")
-	case !knownVersion(string(version)):
+	case string(version) != strconv.Itoa(JournalVersion):
 		return c, corrupt(len(journalMagic), "it has version %q, but this gpurun writes version %d", version, JournalVersion)
 	}
-	c.version, _ = strconv.Atoi(string(version))
 	offset := len(header) + 1
 	for len(rest) > 0 {
 		line, after, whole := bytes.Cut(rest, newline)
-		entry, err := parseEntry(line, c.version)
+		entry, err := parseEntry(line)
 		if err != nil || !whole {
 			durable := false
-			if c.lost, durable = goodLines(rest[1:], c.version); durable {
+			if c.lost, durable = goodLines(rest[1:]); durable {
 				return journalContent{}, corrupt(offset, "%v", err)
 			}
 			break
@@ -199,10 +185,6 @@ func readJournal(r io.Reader, path string) (c journalContent, err error) {
 	}
 	c.size = int64(offset)
 	return c, nil
-}
-
-func knownVersion(version string) bool {
-	return version == strconv.Itoa(plainJournal) || version == strconv.Itoa(encodedJournal)
 }
 
 // Append writes an entry. The entry survives the death of this process, but is not on disk

@@ -47,7 +47,7 @@ func story() []Entry {
 // end of the journal.
 func journalBytes(t testing.TB, entries []Entry) (data []byte, starts []int) {
 	t.Helper()
-	data = fmt.Appendf(nil, "%s%d\n", journalMagic, plainJournal)
+	data = journalHeader()
 	for _, e := range entries {
 		starts = append(starts, len(data))
 		line, err := e.line()
@@ -110,7 +110,7 @@ func checkRefused(t *testing.T, data []byte, offset int) {
 
 func TestJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	j, err := CreateJournal(path, Options{})
+	j, err := CreateJournal(path)
 	chunktest.Must(t, err)
 	entries := story()
 	for _, e := range entries {
@@ -124,7 +124,7 @@ func TestJournal(t *testing.T) {
 	}
 	checkRepaired(t, path, entries)
 	// Creating it again discards everything.
-	j, err = CreateJournal(path, Options{})
+	j, err = CreateJournal(path)
 	chunktest.Must(t, err)
 	chunktest.Must(t, j.Close())
 	checkRepaired(t, path, nil)
@@ -310,14 +310,14 @@ func TestOpenJournalFails(t *testing.T) {
 		}
 		chunktest.WantKind(t, err, fault.Conflict)
 	}
-	_, err := CreateJournal(filepath.Join(dir, "none", "journal"), Options{})
+	_, err := CreateJournal(filepath.Join(dir, "none", "journal"))
 	chunktest.WantKind(t, err, fault.Storage)
 }
 
 // TestJournalWhileWritten: a reader sees a prefix of what is written, never damage.
 func TestJournalWhileWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	j, err := CreateJournal(path, Options{})
+	j, err := CreateJournal(path)
 	chunktest.Must(t, err)
 	defer j.Close()
 	const n = 2000
@@ -361,7 +361,7 @@ func TestJournalFull(t *testing.T) {
 	dir := chunktest.TinyDisk(t)
 	filler := chunktest.Write(t, filepath.Join(dir, "filler"), make([]byte, 40<<10))
 	path := filepath.Join(dir, "journal")
-	j, err := CreateJournal(path, Options{})
+	j, err := CreateJournal(path)
 	chunktest.Must(t, err)
 	defer j.Close()
 	var want []Entry
@@ -396,7 +396,7 @@ func TestJournalFull(t *testing.T) {
 // TestSyncFailsForGood: after a failed sync the next one would succeed without the data
 // that was to be written.
 func TestSyncFailsForGood(t *testing.T) {
-	j, err := CreateJournal(filepath.Join(t.TempDir(), "journal"), Options{})
+	j, err := CreateJournal(filepath.Join(t.TempDir(), "journal"))
 	chunktest.Must(t, err)
 	whole := j.file
 	defer whole.Close()
@@ -425,7 +425,7 @@ func payloads(journal []byte) []byte {
 }
 
 func summed(payloads []byte) []byte {
-	all := fmt.Appendf(nil, "%s%d\n", journalMagic, JournalVersion)
+	all := journalHeader()
 	for _, line := range bytes.Split(payloads, newline) {
 		all = fmt.Appendf(all, "%s %s\n", chunk.Checksum(line), line)
 	}

@@ -23,9 +23,8 @@ func ManifestPath(dir string) string {
 	return files.RealPath(filepath.Clean(dir)) + ManifestEnding
 }
 
-// ManifestVersion is the version of the manifest format. Parts of plain lines have version 1,
-// encoded ones version 2.
-const ManifestVersion = 2
+// ManifestVersion is the version of the manifest format.
+const ManifestVersion = 1
 
 const manifestFormat = "gpurun-parts"
 
@@ -68,9 +67,9 @@ func partName(number int, format encode.Format) string {
 
 // NewManifest returns the manifest of parts that hold the outcome of the counted records.
 func NewManifest(parts []ManifestPart, counts chunk.Counts, format encode.Format) Manifest {
-	m := Manifest{Format: manifestFormat, Version: 1, Counts: counts, Parts: parts}
+	m := Manifest{Format: manifestFormat, Version: ManifestVersion, Counts: counts, Parts: parts}
 	if format.Encodes() {
-		m.Version, m.Encoding = ManifestVersion, format.Name
+		m.Encoding = format.Name
 	}
 	for _, p := range parts {
 		m.Lines += p.Lines
@@ -90,7 +89,7 @@ func ReadManifest(dir string) (Manifest, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return m, fmt.Errorf("%s is damaged: %w", path, err)
 	}
-	if m.Format != manifestFormat || m.Version < 1 || m.Version > ManifestVersion {
+	if m.Format != manifestFormat || m.Version != ManifestVersion {
 		return m, fmt.Errorf("%s has format %q version %d, but this gpurun writes format %q version %d",
 			path, m.Format, m.Version, manifestFormat, ManifestVersion)
 	}

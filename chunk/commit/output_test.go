@@ -38,7 +38,7 @@ func (j *job) parts() string { return filepath.Join(j.work(), PartsDir) }
 // journal begins the job's journal.
 func (j *job) journal(t testing.TB) *Journal {
 	t.Helper()
-	journal, err := CreateJournal(filepath.Join(j.work(), "journal"), Options{})
+	journal, err := CreateJournal(filepath.Join(j.work(), "journal"))
 	chunktest.Must(t, err)
 	t.Cleanup(func() { journal.Close() })
 	return journal

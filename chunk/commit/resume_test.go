@@ -270,7 +270,7 @@ func TestResumeFull(t *testing.T) {
 			apart := where == "errors"
 			switch where {
 			case "journal too":
-				journal, err := CreateJournal(filepath.Join(tiny, "journal"), Options{})
+				journal, err := CreateJournal(filepath.Join(tiny, "journal"))
 				chunktest.Must(t, err)
 				defer journal.Close()
 				options.Journal = journal

@@ -88,7 +88,7 @@ func (j *rowJob) open(t testing.TB) (*Output, State) {
 	j.options.Layout = columns.NewShared(j.spec, &j.layout)
 	path := filepath.Join(j.work(), "journal")
 	if _, err := os.Stat(path); err != nil {
-		j.options.Journal, err = CreateJournal(path, j.options)
+		j.options.Journal, err = CreateJournal(path)
 		chunktest.Must(t, err)
 		o, err := Create(j.options)
 		chunktest.Must(t, err)

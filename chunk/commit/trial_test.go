@@ -60,7 +60,7 @@ func (tr *trial) open() error {
 		return err
 	}
 	if _, err := os.Stat(tr.path("journal")); err != nil {
-		if tr.journal, err = CreateJournal(tr.path("journal"), tr.options()); err != nil {
+		if tr.journal, err = CreateJournal(tr.path("journal")); err != nil {
 			return err
 		}
 		tr.todo = append([]chunk.Chunk{}, tr.planned...)

@@ -74,7 +74,7 @@ func TestUnitBorders(t *testing.T) {
 			j := newJob(t)
 			options := Options{Path: j.out, WorkDir: j.work(), Format: format(t, "jsonl.zst"), UnitBytes: 100}
 			var err error
-			options.Journal, err = CreateJournal(filepath.Join(j.work(), "journal"), options)
+			options.Journal, err = CreateJournal(filepath.Join(j.work(), "journal"))
 			chunktest.Must(t, err)
 			defer options.Journal.Close()
 			o, err := Create(options)
@@ -109,7 +109,7 @@ func TestUnitsWithoutRoomInJournal(t *testing.T) {
 	disk := disktest.Mount(t, "8k")
 	options := Options{Path: j.out, WorkDir: j.work(), Format: format(t, "jsonl.zst"), UnitBytes: 100}
 	var err error
-	options.Journal, err = CreateJournal(filepath.Join(disk, "journal"), options)
+	options.Journal, err = CreateJournal(filepath.Join(disk, "journal"))
 	chunktest.Must(t, err)
 	chunktest.Must(t, os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, page), 0o600))
 	o, err := Create(options)
@@ -185,7 +185,7 @@ func TestDamagedPartIsNotEncoded(t *testing.T) {
 	j := newJob(t)
 	options := Options{Path: j.out, WorkDir: j.work(), Format: format(t, "jsonl.zst")}
 	var err error
-	options.Journal, err = CreateJournal(filepath.Join(j.work(), "journal"), options)
+	options.Journal, err = CreateJournal(filepath.Join(j.work(), "journal"))
 	chunktest.Must(t, err)
 	o, err := Create(options)
 	chunktest.Must(t, err)
@@ -225,7 +225,7 @@ func TestEncodedDamageIsFound(t *testing.T) {
 	j := newJob(t)
 	options := Options{Path: j.out, Errors: j.err, WorkDir: j.work(), Format: format(t, "jsonl.gz"), UnitBytes: 20}
 	var err error
-	options.Journal, err = CreateJournal(filepath.Join(j.work(), "journal"), options)
+	options.Journal, err = CreateJournal(filepath.Join(j.work(), "journal"))
 	chunktest.Must(t, err)
 	o, err := Create(options)
 	chunktest.Must(t, err)
