@@ -78,10 +78,7 @@ func (a Account) suits(memory uint64) bool {
 
 // HeldBy names the holders of its leases: "GPU 0 is held by nightly (…)".
 func (a Account) HeldBy() string {
-	if slices.ContainsFunc(a.Leases, func(l Lease) bool { return !l.unknownGPU() }) {
-		return fmt.Sprintf("%s is held by %s", a.Label, holders(a.Leases))
-	}
-	return fmt.Sprintf("%s may be held by %s, whose older gpurun does not record which GPU it holds", a.Label, holders(a.Leases))
+	return fmt.Sprintf("%s is held by %s", a.Label, holders(a.Leases))
 }
 
 // why explains, with figures, why the GPU cannot be leased.

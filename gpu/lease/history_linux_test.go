@@ -73,17 +73,6 @@ func TestStatisticsAddUpAfterHistoryIsCut(t *testing.T) {
 	}
 }
 
-// A history that an earlier version cut has only the end of some leases.
-func TestStatisticsOfAHistoryThatAnEarlierVersionCut(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	write("history-1.jsonl", `{"time":"2026-01-02T03:04:05Z","event":"released","lease":{"id":"1"}}`+"\n")(t, f)
-	write("history-1.jsonl.old", `{"time":"2026-01-01T03:04:05Z","event":"expired","lease":{"id":"2"}}`+"\n")(t, f)
-	if got, want := statistics(t, f), (Statistics{Allocated: 2, Released: 1, Expired: 1}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
 // Concurrent writers lose no event while the history is cut.
 func TestHistoryIsCutByOneOfMany(t *testing.T) {
 	t.Parallel()

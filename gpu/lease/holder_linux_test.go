@@ -82,7 +82,6 @@ func TestHolderOfAnotherProcess(t *testing.T) {
 		"this process":      {self.Start, self.Namespace, fmt.Sprintf("process %d", os.Getpid()), false},
 		"used again":        {self.Start + 1, self.Namespace, fmt.Sprintf("a child of process %d", os.Getpid()), true},
 		"another namespace": {self.Start, "pid:[1]", fmt.Sprintf("process %d in another PID namespace, on node7,", os.Getpid()), false},
-		"earlier version":   {0, "", fmt.Sprintf("process %d", os.Getpid()), false},
 	} {
 		l := Lease{Owned: true, PID: os.Getpid(), PIDStart: test.start, PIDNamespace: test.namespace, Host: "node7"}
 		if l.Ended = l.taker().Ended(); l.Ended != test.ended || l.Holder() != test.want {

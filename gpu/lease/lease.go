@@ -25,16 +25,8 @@ type GPU struct {
 	Total, Used uint64
 }
 
-// indexPrefix begins the key of a lease that an earlier version took by index. The
-// meaning of that index depended on the holder's environment, so such a lease may hold
-// any GPU.
-const indexPrefix = "index-"
-
-// unknownGPU reports whether the lease does not record which GPU it holds.
-func (l Lease) unknownGPU() bool { return strings.HasPrefix(l.GPU, indexPrefix) }
-
-// on reports whether the lease holds, or may hold, part of the GPU.
-func (l Lease) on(g GPU) bool { return l.GPU == g.Key && g.Key != "" || l.unknownGPU() }
+// on reports whether the lease holds part of the GPU.
+func (l Lease) on(g GPU) bool { return l.GPU == g.Key && g.Key != "" }
 
 // Lease is the content of a lease file, which never changes.
 type Lease struct {
@@ -50,8 +42,8 @@ type Lease struct {
 	// Owned leases end when the owner releases the file's lock.
 	Owned bool `json:"owned"`
 	// Who took it, for people. PIDStart and PIDNamespace show whether PID still means
-	// that process in this namespace; earlier versions did not write them. All users can
-	// read the file, so it has no command line, which may contain secrets.
+	// that process in this namespace. All users can read the file, so it has no command
+	// line, which may contain secrets.
 	PID          int    `json:"pid"`
 	PIDStart     uint64 `json:"pid_start,omitempty"`
 	PIDNamespace string `json:"pid_namespace,omitempty"`

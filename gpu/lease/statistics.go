@@ -43,14 +43,7 @@ func (s *Statistics) count(e Event) {
 func (f *Folder) Statistics() (Statistics, error) {
 	var s Statistics
 	for _, path := range f.histories("") {
-		began := false // with totals, which include the rotated history
-		eachEvent(path, func(e Event) {
-			began = began || e.Event == totalled
-			s.count(e)
-		})
-		if !began && !sameFile(path, path+oldSuffix) { // an earlier version cut it
-			eachEvent(path+oldSuffix, s.count)
-		}
+		eachEvent(path, s.count) // its totals include the rotated history
 	}
 	all, err := f.read(time.Now())
 	for _, l := range all {
