@@ -21,10 +21,7 @@ type NamedFile struct{ Name, Path string }
 // write; and one that is not writable. The outputs must not overwrite the files in read
 // either. Files without a path are skipped.
 func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
-	folder, err := folderPath(config)
-	if err != nil {
-		return err
-	}
+	folder := folderPath(config)
 	read = append(read, kernelFiles(folder, config)...)
 	for _, file := range []NamedFile{{"the output", config.Output.Path}, {"the errors file", config.Output.Errors}} {
 		if file.Path == "" || file.Path == "-" {

@@ -181,10 +181,8 @@ func (c *combination) writeFailures(path string) error {
 func (c *combination) length(i int) (length int64, err error) {
 	if !keepsParts(c.Output) {
 		if c.format.Encodes() {
-			if length = c.reports[i].Unencoded; length == 0 {
-				err = errors.New("an earlier version of gpurun wrote it")
-			}
-			return length, err
+			report, err := readReport(c.folders[i].join(reportFile)) // there may be none
+			return report.Unencoded, err
 		}
 		return c.Pieces[i].Bytes, nil
 	}
@@ -260,7 +258,7 @@ func (c *combination) report() (Report, error) {
 	r.Elapsed = ended.Sub(r.Started)
 	r.Rate = rate(r.In, r.Elapsed)
 	if !keepsParts(c.Output) {
-		r.noteOutput(c.Sum)
+		r.noteOutput(c.Sum, r.Unencoded, c.format)
 		return r, nil
 	}
 	m, err := commit.ReadManifest(c.Output)

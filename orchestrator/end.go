@@ -89,10 +89,7 @@ func (j *job) finish(err error) Report {
 		report.Unresumable = unresumable(j.config)
 	}
 	if !j.committer.unread {
-		report.noteOutput(j.committer.output.ResultSum())
-		if format := j.config.format(); format.Encodes() && !format.Table {
-			report.Unencoded = j.committer.output.Unencoded()
-		}
+		report.noteOutput(j.committer.output.ResultSum(), j.committer.output.Unencoded(), j.config.format())
 		if err == nil && !j.config.framed {
 			report.noteArrays(j.config.Output.arrays(), j.committer.output.ArraySums())
 		}

@@ -102,13 +102,7 @@ func WithOthers(c Config, freed func() bool) Config {
 }
 
 // FolderPath returns where the job folder of a Config is.
-func FolderPath(c Config) string {
-	path, err := folderPath(c)
-	if err != nil {
-		panic(err)
-	}
-	return path
-}
+func FolderPath(c Config) string { return folderPath(c) }
 
 // WithOutputCheckBeside lets the work start before the output of an earlier run is
 // checked.

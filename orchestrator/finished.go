@@ -10,14 +10,13 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
 // Verify reads the output of a finished job and compares it with the checksums recorded
 // when it was written. A difference is a fault of kind Conflict that says what differs.
-// For jobs of earlier versions, which recorded no checksums, only the file size is
-// compared.
 func Verify(ctx context.Context, output string, report Report) error {
 	if _, err := os.Stat(output); err != nil {
 		return fault.New(fault.Usage, "the job's output is missing: %w", err)
@@ -68,12 +67,10 @@ func compareOutput(ctx context.Context, output string, report Report) error {
 		return err
 	case info.Size() != report.OutputBytes:
 		return fmt.Errorf("it has %d bytes instead of %d", info.Size(), report.OutputBytes)
-	case report.OutputCRC32C == nil:
-		return nil
 	}
 	sum, err := chunk.SumFile(ctx, output)
-	if err == nil && chunk.CRC(sum.CRC) != *report.OutputCRC32C {
-		err = fmt.Errorf("it has checksum %s instead of %s", chunk.CRC(sum.CRC), *report.OutputCRC32C)
+	if crc := chunk.CRC(sum.CRC); err == nil && (report.OutputCRC32C == nil || crc != *report.OutputCRC32C) {
+		err = fmt.Errorf("it has checksum %s instead of %v", crc, report.OutputCRC32C)
 	}
 	return err
 }
@@ -139,8 +136,11 @@ func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
 	}
 }
 
-// noteOutput records what the output must contain.
-func (r *Report) noteOutput(sum chunk.FileSum) {
+// noteOutput records what the output must contain, and its size before encoding.
+func (r *Report) noteOutput(sum chunk.FileSum, unencoded int64, format encode.Format) {
 	crc := chunk.CRC(sum.CRC)
 	r.OutputBytes, r.OutputCRC32C = sum.Bytes, &crc
+	if format.Encodes() && !format.Table {
+		r.Unencoded = unencoded
+	}
 }

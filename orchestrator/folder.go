@@ -59,9 +59,8 @@ type manifest struct {
 	// Declared are the columns of a table whose types the input declares, for a retry that
 	// decides the layout: it reads other files.
 	Declared []parquet.Column `json:"declared,omitempty"`
-	// Launch is how to resolve the names in the fingerprint; missing in jobs of earlier
-	// versions.
-	Launch launch `json:"launch,omitzero"`
+	// Launch is how to resolve the names in the fingerprint.
+	Launch launch `json:"launch"`
 	// Sum is the checksum of everything else: a damaged cut would change the output.
 	Sum string `json:"sum"`
 }
@@ -101,10 +100,7 @@ const (
 
 // openFolder creates and locks the job folder.
 func openFolder(ctx context.Context, c Config) (*folder, error) {
-	path, err := folderPath(c)
-	if err != nil {
-		return nil, err
-	}
+	path := folderPath(c)
 	if err := checkApart(c, path); err != nil {
 		return nil, err
 	}
@@ -123,6 +119,7 @@ func openFolder(ctx context.Context, c Config) (*folder, error) {
 			c.Display.OnEvent(Notice{Text: text})
 		}
 	}
+	var err error
 	if f.lock, err = takeLock(ctx, f.join("lock"), tell); err != nil {
 		return nil, err
 	}

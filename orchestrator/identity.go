@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 // A job is identified by the location of its output. Its folder is next to the output
@@ -20,20 +19,15 @@ import (
 const folderSuffix = ".gpurun"
 
 // folderPath returns where this job's folder is or will be created.
-func folderPath(c Config) (string, error) {
+func folderPath(c Config) string {
 	if isStream(c.Output.Path) {
-		return streamFolderPath(c), nil
+		return streamFolderPath(c)
 	}
 	beside := absolute(c.Output.Path) + folderSuffix
 	if c.Resume.WorkDir == "" || samePath(c.Resume.WorkDir, filepath.Dir(beside)) {
-		return beside, nil
+		return beside
 	}
-	dir, base := absolute(c.Resume.WorkDir), filepath.Base(beside)
-	named := filepath.Join(dir, hashedName(c.Output.Path))
-	if old := filepath.Join(dir, base); !files.IsFolder(named) && recordsOutput(old, c.Output.Path) {
-		return old, nil // of an earlier version, which did not hash
-	}
-	return named, nil
+	return filepath.Join(absolute(c.Resume.WorkDir), hashedName(c.Output.Path))
 }
 
 // hashedName is the name of a job folder in a work folder: out.jsonl-3f2a91bc04.gpurun.

@@ -35,7 +35,7 @@ type folderLock struct {
 type lockHolder struct {
 	Host string `json:"host"`
 	// Boot identifies the running kernel, which containers with different host names
-	// share; empty in locks of earlier versions.
+	// share; empty if the system provides no ID.
 	Boot string `json:"boot,omitempty"`
 	PID  int    `json:"pid"`
 	// Nonce distinguishes two holders that are otherwise equal.
@@ -118,11 +118,7 @@ func (h lockHolder) isDead(file *os.File) bool {
 
 // sharesKernel reports whether we see the holder's locks on any file system.
 func (h lockHolder) sharesKernel() bool {
-	if h.Boot != "" {
-		return h.Boot == bootID()
-	}
-	host, _ := os.Hostname()
-	return h.Host == host
+	return h.Boot != "" && h.Boot == bootID()
 }
 
 // awaitDeath returns nil once a holder on another host has shown no heartbeat for long

@@ -26,7 +26,7 @@ func newJobFiles(c Config) *jobFiles {
 		return j
 	}
 	// A file that only has the name of the output is data, which must not be overwritten.
-	if folder, err := folderPath(c); err != nil || !recordsOutput(folder, c.Output.Path) {
+	if !recordsOutput(folderPath(c), c.Output.Path) {
 		return j
 	}
 	for _, path := range []string{c.Output.Path, c.Output.Errors} {

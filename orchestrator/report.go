@@ -50,8 +50,8 @@ type Report struct {
 	Computed int64 `json:"computed,omitempty"`
 	// Retried records had failed and were computed again by the last retry.
 	Retried int64 `json:"retried"`
-	// OutputBytes is the size of the output and OutputCRC32C its checksum; nil if
-	// unknown, as in reports of earlier versions.
+	// OutputBytes is the size of the output and OutputCRC32C its checksum; nil for a job
+	// that is not finished, and for parts that a retry has written.
 	OutputBytes  int64      `json:"output_bytes"`
 	OutputCRC32C *chunk.CRC `json:"output_crc32c,omitempty"`
 	// Unencoded is the size of a compressed output before it was compressed.

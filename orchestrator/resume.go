@@ -141,7 +141,7 @@ func finishEarlier(c Config, f *folder, e *earlier) (Report, error) {
 		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Format: c.Format, Kernel: c.Kernel.Name, Folder: f.path,
 		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
 	}
-	report.noteOutput(e.state.ResultSum())
+	report.noteOutput(e.state.ResultSum(), e.state.Unencoded(), c.format())
 	options := outputOptions(c, f)
 	if options.Layout = e.manifest.sharedLayout(); options.Layout != nil {
 		options.Layout.Settle()

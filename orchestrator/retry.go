@@ -27,10 +27,7 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 	if err := checkOpenFiles(1); err != nil {
 		return Report{}, err
 	}
-	path, err := folderPath(config)
-	if err != nil {
-		return Report{}, err
-	}
+	path := folderPath(config)
 	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
 		return Report{}, noJob(config.Output.Path, path)
 	}
@@ -148,7 +145,6 @@ func (r *rerun) load(ctx context.Context) (err error) {
 				r.config.Output.Path, r.manifest.Output, r.manifest.Errors, r.job.Errors)
 		}
 	}
-	r.job.CRC = r.report.OutputCRC32C
 	if len(r.report.Arrays) != len(r.job.Arrays) {
 		return fault.New(fault.Conflict, "the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
 	}
@@ -226,8 +222,12 @@ func (r *rerun) unchanged(ctx context.Context) error {
 	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
 		return fault.New(fault.Usage, "the failed records were not kept: they were written to %s", r.manifest.Errors)
 	}
-	if err := Verify(ctx, r.job.Output, r.report); err != nil || !keepsParts(r.job.Output) {
+	if err := Verify(ctx, r.job.Output, r.report); err != nil {
 		return err
+	}
+	if !keepsParts(r.job.Output) {
+		r.job.CRC = *r.report.OutputCRC32C
+		return nil
 	}
 	m, err := commit.ReadManifest(r.job.Output)
 	if err == nil {

@@ -45,10 +45,7 @@ func Inspect(output, workDir string) (Status, error) {
 	if isStream(output) {
 		return Status{}, fault.New(fault.Usage, "%s is a stream; name an output file", output)
 	}
-	path, err := folderPath(Config{Output: Output{Path: output}, Resume: Resume{WorkDir: workDir}})
-	if err != nil {
-		return Status{}, err
-	}
+	path := folderPath(Config{Output: Output{Path: output}, Resume: Resume{WorkDir: workDir}})
 	f := &folder{path: path}
 	m, err := readManifest(f.join(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {

@@ -29,8 +29,8 @@ type Retried struct {
 	Parts []commit.ManifestPart
 	// Format is that of the output.
 	Format encode.Format
-	// CRC is the checksum of an output that is a file; nil if unknown.
-	CRC *chunk.CRC
+	// CRC is the checksum of an output that is a file.
+	CRC chunk.CRC
 	// Failed is the file of failed records that CopyFailed wrote.
 	Failed string
 	// Again is the framed output of the job that recomputed the failed records, in order;

@@ -27,7 +27,6 @@ type rewriter struct {
 	parts    []commit.ManifestPart // the old ones; a file is one part
 	format   encode.Format
 	folder   bool
-	summed   bool // the old checksums are known
 
 	// Offsets and sizes are those before encoding.
 	number   int       // of the current part
@@ -44,7 +43,7 @@ type rewriter struct {
 // openRewriter begins at the first record of the job's output.
 func openRewriter(job Retried, to string) (*rewriter, error) {
 	from := job.Output
-	w := &rewriter{from: from, to: to, parts: job.Parts, format: job.Format, folder: job.Parts != nil, summed: true, counts: len(job.Arrays) > 0}
+	w := &rewriter{from: from, to: to, parts: job.Parts, format: job.Format, folder: job.Parts != nil, counts: len(job.Arrays) > 0}
 	if w.folder {
 		commit.RemoveParts(to) // left by a killed attempt
 		if err := os.MkdirAll(to, 0o777); err != nil {
@@ -55,12 +54,9 @@ func openRewriter(job Retried, to string) (*rewriter, error) {
 		if err != nil {
 			return nil, fault.New(fault.Usage, "open output: %w", err)
 		}
-		w.parts = []commit.ManifestPart{{Records: math.MaxInt64, Bytes: info.Size()}}
+		w.parts = []commit.ManifestPart{{Records: math.MaxInt64, Bytes: info.Size(), CRC32C: job.CRC}}
 		if w.format.Encodes() {
 			w.parts[0].Unencoded = unknownLength
-		}
-		if w.summed = job.CRC != nil; w.summed {
-			w.parts[0].CRC32C = *job.CRC
 		}
 	}
 	return w, w.begin()
@@ -236,7 +232,7 @@ func (w *rewriter) keepRest() error {
 	if err := w.old.drain(); err != nil {
 		return w.damaged("%w", err)
 	}
-	if sum := w.old.sum; w.summed && chunk.CRC(sum.CRC) != p.CRC32C {
+	if sum := w.old.sum; chunk.CRC(sum.CRC) != p.CRC32C {
 		return w.damaged("it has checksum %s instead of %s", chunk.CRC(sum.CRC), p.CRC32C)
 	}
 	return nil

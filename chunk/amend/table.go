@@ -244,10 +244,10 @@ func (t *tableFiles) endFile() error {
 	if t.Parts != nil {
 		part = t.Parts[t.number]
 		part.Unencoded += t.grown
-		want = &part.CRC32C
+		want = part.CRC32C
 	}
-	if want != nil && chunk.CRC(t.read.CRC) != *want {
-		return t.changed("it has checksum %s instead of %s", chunk.CRC(t.read.CRC), *want)
+	if chunk.CRC(t.read.CRC) != want {
+		return t.changed("it has checksum %s instead of %s", chunk.CRC(t.read.CRC), want)
 	}
 	tail, err := t.schema.Tail(t.placed)
 	if err != nil {

@@ -156,10 +156,9 @@ func Resume(options Options, state State) (*Output, error) {
 func openOutput(options Options, state State) (*Output, error) {
 	o := &Output{
 		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
-		tally: state.Durable.Tally.Clone(), sum: state.ResultSum(), waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
+		tally: state.Durable.Tally.Clone(), sum: state.ResultSum(), raw: state.Unencoded(), waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
 	}
 	for _, s := range state.Output {
-		o.raw += s.Files[chunk.Results].Bytes
 		o.lines += s.Lines
 	}
 	if options.PartBytes > 0 {

@@ -221,6 +221,14 @@ func (s State) ResultSum() chunk.FileSum {
 	return sum
 }
 
+// Unencoded returns the size of the durable results before encoding.
+func (s State) Unencoded() (bytes int64) {
+	for _, segment := range s.Output {
+		bytes += segment.Files[chunk.Results].Bytes
+	}
+	return bytes
+}
+
 // Done returns the number of records that need not be computed again.
 func (s State) Done() int64 {
 	done := s.Durable.Tally.Records

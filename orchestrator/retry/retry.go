@@ -25,8 +25,8 @@ type Job struct {
 	// Folder is the job folder, Output and Errors are the result files; Output ends with
 	// a slash if it is a folder.
 	Folder, Output, Errors string
-	// CRC is the checksum of an output that is a file; nil if unknown.
-	CRC *chunk.CRC
+	// CRC is the checksum of an output that is a file.
+	CRC chunk.CRC
 	// Format is that of the output.
 	Format encode.Format
 	// SourceField is the member of results that says where their record comes from.
