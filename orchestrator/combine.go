@@ -256,6 +256,7 @@ func (c *combination) report() (Report, error) {
 	}
 	r.Failures, r.Causes = failureReports(tally.Kinds), failureReports(tally.Causes)
 	r.Elapsed = ended.Sub(r.Started)
+	r.Computed = r.In
 	r.Rate = rate(r.In, r.Elapsed)
 	if !keepsParts(c.Output) {
 		r.noteOutput(c.Sum, r.Unencoded, c.format)

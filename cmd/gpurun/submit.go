@@ -101,8 +101,8 @@ func describeMerged(ctx context.Context, run *cluster.Run) func(cluster.Merged, 
 	}
 }
 
-// describeAgain makes a merged output a finished job if it is none: an earlier version may
-// have merged it.
+// describeAgain makes a merged output a finished job if it is none: its folder could not be
+// written, or is lost.
 func describeAgain(run *cluster.Run, merged cluster.Merged, options cluster.MergeOptions) {
 	_, err := orchestrator.Inspect(merged.Output, "")
 	if e := fault.As(err); e == nil || e.Code != fault.NoJob {

@@ -40,7 +40,7 @@ func begin(d Display, n int) {
 }
 
 func finish(d Display) {
-	d.Event(orchestrator.Finished{Report: orchestrator.Report{In: 2_000_000, Succeeded: 2_000_000, Rate: 590_000, Elapsed: 3400 * time.Millisecond}})
+	d.Event(orchestrator.Finished{Report: orchestrator.Report{In: 2_000_000, Succeeded: 2_000_000, Computed: 2_000_000, Rate: 590_000, Elapsed: 3400 * time.Millisecond}})
 }
 
 var wholeRow = regexp.MustCompile(`^(GPU \d+|total) +\[(=*>? *|\.*)\]  .{5}  (.* )?[0-9.,]+[kM]?/s( .*)?$`)

@@ -27,7 +27,7 @@ type Hints interface {
 
 // WriteReport writes the report as text.
 func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
-	if done := r.In - r.Pending; done > 0 && r.Stop == nil && r.Retried == 0 && ofThisRun(r) == 0 {
+	if done := r.In - r.Pending; done > 0 && r.Stop == nil && r.Retried == 0 && r.Computed == 0 {
 		fmt.Fprintf(w, "\nnothing remained to compute: earlier runs computed %s\n", plural(done, "record"))
 	} else {
 		fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
@@ -92,7 +92,7 @@ func setting(hints Hints, value string) string {
 
 // computed is what this run spent its time on, without the work of earlier runs.
 func computed(r orchestrator.Report) string {
-	n := ofThisRun(r)
+	n := r.Computed
 	switch {
 	case r.Retried > 0:
 		return "retried " + plural(r.Retried, "failed record")
@@ -102,18 +102,6 @@ func computed(r orchestrator.Report) string {
 		return plural(n, "more record")
 	}
 	return plural(n, "record")
-}
-
-// ofThisRun is how many records this run, or the last one of a finished job, has computed.
-func ofThisRun(r orchestrator.Report) int64 {
-	done := r.In - r.Pending
-	if r.Computed > 0 || r.Rate == 0 {
-		return r.Computed
-	}
-	if r.Resumed < done { // the report of an earlier version
-		return done - r.Resumed
-	}
-	return done
 }
 
 // writeAnswers writes how many pending records have an answer already.
@@ -254,11 +242,7 @@ func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 	if more := len(r.SkippedInputs) - shownSkips; more > 0 {
 		fmt.Fprintf(w, "  skipped the rest of %s more\n", plural(int64(more), "file"))
 	}
-	causes := r.Causes
-	if len(causes) == 0 { // a job started by an earlier version
-		causes = r.Failures
-	}
-	rest := r.Failed
+	causes, rest := r.Causes, r.Failed
 	for _, f := range causes[:min(len(causes), shownCauses)] {
 		remedy := ""
 		if f.Kind == fault.Timeout.String() {

@@ -121,6 +121,7 @@ func TestWriteReport(t *testing.T) {
 			r := fine
 			r.Workers = append([]orchestrator.WorkerReport{}, fine.Workers...)
 			change(&r)
+			r.Causes, r.Computed = r.Failures, r.In-r.Pending
 			var out bytes.Buffer
 			WriteReport(&out, r, testHints{})
 			golden := filepath.Join(testdata, "report_"+name+".txt")
@@ -146,11 +147,10 @@ func TestReportOfMore(t *testing.T) {
 		report orchestrator.Report
 		want   string
 	}{
-		{orchestrator.Report{In: 1000}, "1,000 records in 2.0s"},
-		{orchestrator.Report{In: 1000, Pending: 100}, "900 records in 2.0s"},
-		{orchestrator.Report{In: 1000, Resumed: 400}, "600 more records in 2.0s"},
-		{orchestrator.Report{In: 1000, Resumed: 400, Pending: 599}, "1 more record in 2.0s"},
-		{orchestrator.Report{In: 1000, Resumed: 1000}, "1,000 records in 2.0s"}, // finished already
+		{orchestrator.Report{In: 1000, Computed: 1000}, "1,000 records in 2.0s"},
+		{orchestrator.Report{In: 1000, Pending: 100, Computed: 900}, "900 records in 2.0s"},
+		{orchestrator.Report{In: 1000, Resumed: 400, Computed: 600}, "600 more records in 2.0s"},
+		{orchestrator.Report{In: 1000, Resumed: 400, Pending: 599, Computed: 1}, "1 more record in 2.0s"},
 		{orchestrator.Report{In: 1000, Retried: 3}, "retried 3 failed records in 2.0s"},
 		{orchestrator.Report{In: 1000, Pending: 1000, Stop: &fault.Error{}}, "no records computed in 2.0s"},
 		{orchestrator.Report{In: 1000, Resumed: 1000, Computed: 600}, "600 more records in 2.0s"}, // finished already, by a resumed run

@@ -120,7 +120,7 @@ GPU 1  [            ]                                  lost
 total  [=>          ]   20 %   2,000/10,000     100/s  stopping    1,020 failed`)
 	stop := fault.New(fault.Canceled, "stopped on request")
 	s.at(73, orchestrator.Finished{Report: orchestrator.Report{
-		In: 10_000, Succeeded: 980, Failed: 1020, Pending: 8000, Rate: 27.4, Elapsed: 73 * time.Second, Stop: stop,
+		In: 10_000, Succeeded: 980, Failed: 1020, Pending: 8000, Computed: 2000, Rate: 27.4, Elapsed: 73 * time.Second, Stop: stop,
 	}})
 	s.rows(79, `
 GPU 0  [============]  100 %    1,000/1,000    76.9/s  ready
@@ -203,7 +203,7 @@ func TestStateAtTheEnd(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := &script{T: t}
 			s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: test.in}},
-				orchestrator.Finished{Report: orchestrator.Report{In: test.in, Succeeded: test.in, Rate: 290, Elapsed: 6900 * time.Millisecond}})
+				orchestrator.Finished{Report: orchestrator.Report{In: test.in, Succeeded: test.in, Computed: test.in, Rate: 290, Elapsed: 6900 * time.Millisecond}})
 			s.rows(94, test.want)
 		})
 	}

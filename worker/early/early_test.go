@@ -201,7 +201,7 @@ func TestDamaged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return data[headerSize+9:] // as an older worker writes it, without a range
+		return data[headerSize+9:] // without its range
 	}()
 	one := len(whole) / 3
 	tests := map[string]struct {
