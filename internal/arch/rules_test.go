@@ -167,8 +167,6 @@ var rules = []rule{
 		nil, "a disk that can fill up, for tests"},
 	{"internal/proctest", "a process that survives SIGKILL, for tests",
 		nil, "a process that cannot be killed, for tests"},
-	{"internal/published", "lists of what programs of users may rely on, for tests",
-		nil, "lines in a file, for any package's tests"},
 	{"internal/arch", "these rules, as tests",
 		nil, "rules only"},
 	{"bench", "benchmarks against peers and limits (docs/performance.md)",
