@@ -29,7 +29,7 @@ type Phase string
 
 // The phases of a job, and the additional phases of a worker: opening its kernel,
 // computing, waiting for files that are fetched, held back by a server, waiting for work, lost
-// and not replaced.
+// and not replaced, and gone because its device is better off without it.
 const (
 	PhasePreparing Phase = "preparing"
 	PhaseRunning   Phase = "running"
@@ -43,6 +43,7 @@ const (
 	PhaseHeld      Phase = "held"
 	PhaseWaiting   Phase = "waiting"
 	PhaseRetired   Phase = "retired"
+	PhaseLeft      Phase = "left"
 )
 
 // Awaits is what keeps a worker's kernel from computing: the files of the next records, or a
@@ -71,11 +72,11 @@ func (p Phase) HasRecords() bool {
 	return p == PhaseComputing || p == PhaseFetching || p == PhaseHeld
 }
 
-// AllIn reports whether every worker that is not lost is in this phase.
+// AllIn reports whether every worker that the job still has is in this phase.
 func (s Snapshot) AllIn(p Phase) bool {
 	found := false
 	for _, w := range s.Workers {
-		if w.Phase != p && w.Phase != PhaseRetired {
+		if w.Phase != p && w.Phase != PhaseRetired && w.Phase != PhaseLeft {
 			return false
 		}
 		found = found || w.Phase == p
@@ -110,8 +111,8 @@ type Snapshot struct {
 
 // WorkerSnapshot is one slot's state at one moment.
 type WorkerSnapshot struct {
-	Slot   int    `json:"slot"`
-	Device string `json:"device"`
+	Slot int    `json:"slot"`
+	Name string `json:"name"`
 	// GPUs are the UUIDs of its devices, where known.
 	GPUs  []string `json:"gpus,omitempty"`
 	PID   int      `json:"pid,omitempty"`
@@ -247,14 +248,16 @@ func (c *Control) Trim(ctx context.Context) []Trimmed {
 	return results
 }
 
-// attach makes j the controlled job; detach keeps its last snapshot.
-func (c *Control) attach(j *job) {
+// attach makes j the controlled job, and reports whether it was paused before it started;
+// detach keeps its last snapshot.
+func (c *Control) attach(j *job) (paused bool) {
 	if c == nil {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.job = j
+	return c.resume != nil
 }
 
 func (c *Control) detach() {
@@ -307,7 +310,7 @@ func (f *fleet) snapshot(paused bool) (list []WorkerSnapshot) {
 }
 
 func (m *member) snapshot(paused bool) WorkerSnapshot {
-	w := WorkerSnapshot{Slot: m.slot.Number, Device: m.slot.Name, Phase: PhaseWaiting, Done: m.done, Records: m.size}
+	w := WorkerSnapshot{Slot: m.slot.Number, Name: m.slot.Name, Phase: PhaseWaiting, Done: m.done, Records: m.size}
 	for _, device := range m.slot.Devices {
 		if device.UUID != "" {
 			w.GPUs = append(w.GPUs, device.UUID)

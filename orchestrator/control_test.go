@@ -135,6 +135,9 @@ func TestPausedJobStops(t *testing.T) {
 	if s := job.awaitPaused(); s.Done.Records != 0 {
 		t.Errorf("computed although paused: %+v", s)
 	}
+	if n := job.count("paused"); n != 1 {
+		t.Errorf("those who follow its events learned %d times that it is paused", n)
+	}
 	job.cancel()
 	wantFault(t, <-job.done, fault.Canceled)
 	hurry(d)

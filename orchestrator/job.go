@@ -64,9 +64,12 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 }
 
 func (j *job) run(ctx context.Context) (Report, error) {
-	j.config.Control.attach(j)
+	paused := j.config.Control.attach(j)
 	defer j.config.Control.detach()
 	j.announce()
+	if paused {
+		j.emit(Paused{})
+	}
 	err := j.checkSpend()
 	if err == nil {
 		err = j.work(ctx)

@@ -21,7 +21,7 @@ type runningJob struct {
 	stops *stops
 }
 
-// Cancel implements jobs.Job.
+// Cancel implements server.Control.
 func (j runningJob) Cancel() { j.stops.cancel() }
 
 // openServers makes the job visible until end is called: through its socket and, with
@@ -58,7 +58,7 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 		}
 	}
 	if registration != nil {
-		ends = append(ends, registration.Serve(control, server.NewSocket(job)))
+		ends = append(ends, registration.Serve(server.NewSocket(job), control.Snapshot))
 	}
 	m = metrics.New(job.Metrics())
 	if f.metricsFile != "" {

@@ -17,6 +17,14 @@ import (
 // maxAnswer limits the size of a job's response.
 const maxAnswer = 16 << 20
 
+// Status is a job and its status.
+type Status struct {
+	Job    Entry                 `json:"job"`
+	Status orchestrator.Snapshot `json:"status"`
+	// Trouble explains why the status is missing.
+	Trouble string `json:"trouble,omitempty"`
+}
+
 // Client is a client of one running job.
 type Client struct {
 	entry Entry
@@ -33,22 +41,22 @@ func NewClient(e Entry) *Client {
 
 // Status returns the job's status.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodGet, "status")
+	return c.do(ctx, http.MethodGet, "")
 }
 
 // Pause pauses the job.
 func (c *Client) Pause(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodPost, "pause")
+	return c.do(ctx, http.MethodPost, "/pause")
 }
 
 // Resume resumes a paused job.
 func (c *Client) Resume(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodPost, "resume")
+	return c.do(ctx, http.MethodPost, "/resume")
 }
 
 // Cancel stops the job; a second call stops it immediately.
 func (c *Client) Cancel(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodPost, "cancel")
+	return c.do(ctx, http.MethodPost, "/cancel")
 }
 
 // Trim asks the job's kernels to release unused memory, and waits until they have.
@@ -56,11 +64,13 @@ func (c *Client) Trim(ctx context.Context) ([]orchestrator.Trimmed, error) {
 	var answer struct {
 		Workers []orchestrator.Trimmed `json:"workers"`
 	}
-	return answer.Workers, c.ask(ctx, http.MethodPost, "trim", &answer)
+	return answer.Workers, c.ask(ctx, http.MethodPost, "/trim", &answer)
 }
 
-func (c *Client) do(ctx context.Context, method, what string) (s Status, err error) {
-	err = c.ask(ctx, method, what, &s)
+// do returns the state of the job, of which a Snapshot has the members that matter here.
+func (c *Client) do(ctx context.Context, method, what string) (Status, error) {
+	s := Status{Job: c.entry}
+	err := c.ask(ctx, method, what, &s.Status)
 	return s, err
 }
 
@@ -108,8 +118,9 @@ func reason(body []byte) string {
 	return string(bytes.TrimSpace(body))
 }
 
-func (c *Client) ask(ctx context.Context, method, what string, answer any) error {
-	data, err := c.send(ctx, method, "/v1/"+what, nil)
+// ask sends a request to a path below that of the job.
+func (c *Client) ask(ctx context.Context, method, path string, answer any) error {
+	data, err := c.send(ctx, method, "/api/jobs/"+c.entry.ID+path, nil)
 	if err != nil {
 		return err
 	}

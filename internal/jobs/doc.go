@@ -6,14 +6,7 @@
 //	  3fa9c201.sock      its socket
 //
 // A registered job has an id, a file that describes it, and a private Unix socket that
-// serves HTTP:
-//
-//	GET  /v1/status    description and progress (Status)
-//	POST /v1/pause     pause after the current batches
-//	POST /v1/resume    resume
-//	POST /v1/cancel    stop as SIGTERM does; a second time, immediately
-//	POST /v1/trim      release unused device memory
-//	/api/…             the job's API as package server serves it
+// serves its HTTP API, which package server implements.
 //
 // The folder and all jobs in it belong to one user. A file without a lock belongs to a
 // dead job and is removed.

@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/httpserve"
+	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // MaxConnections is how many connections a job's socket serves at a time; others wait.
 const MaxConnections = 256
 
-// Serve serves a registered job's socket until the returned function is called: its own
-// paths below /v1, and everything else from api, which may be nil.
-func (r *Registration) Serve(job Job, api http.Handler) (end func()) {
-	stop := httpserve.Serve(r.listener, MaxConnections, newHandler(r.Entry, job, api))
+// Serve serves the API of a registered job on its socket until the returned function is
+// called. last returns what is remembered of the job.
+func (r *Registration) Serve(api http.Handler, last func() orchestrator.Snapshot) (end func()) {
+	stop := httpserve.Serve(r.listener, MaxConnections, api)
 	return func() {
 		stop()
-		if last := job.Snapshot(); !last.Started.IsZero() {
-			remember(filepath.Dir(r.path), Ended{Entry: r.Entry, Ended: time.Now(), Status: last})
+		if s := last(); !s.Started.IsZero() {
+			remember(filepath.Dir(r.path), Ended{Entry: r.Entry, Ended: time.Now(), Status: s})
 		}
 		r.Close()
 	}

@@ -143,7 +143,7 @@ func jobRow(job jobs.Status) []string {
 func devicesText(s orchestrator.Snapshot) string {
 	slots := make([]orchestrator.Slot, len(s.Workers))
 	for i, w := range s.Workers {
-		slots[i].Name = w.Device
+		slots[i].Name = w.Name
 	}
 	if len(slots) == 0 {
 		return "-"

@@ -38,12 +38,12 @@ func TestWriteOverview(t *testing.T) {
 			{
 				Job: jobs.Entry{ID: "3fa9c201", Name: "nightly", Output: "/data/out.jsonl"},
 				Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 612000}, Total: 1000000, Rate: 4511,
-					Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 0 #1"}, {Device: "GPU 0 #2"}}},
+					Workers: []orchestrator.WorkerSnapshot{{Name: "GPU 0 #1"}, {Name: "GPU 0 #2"}}},
 			},
 			{Job: jobs.Entry{ID: "00000001", Output: "-"}, Status: orchestrator.Snapshot{Phase: orchestrator.PhasePreparing, Total: -1}},
 			{Job: jobs.Entry{ID: "00000003", Output: "/data/hot.jsonl"}, Status: orchestrator.Snapshot{
 				Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 2}, Answers: 3, Total: 10, Rate: 2,
-				Workers: []orchestrator.WorkerSnapshot{{Device: "GPU 1", Phase: orchestrator.PhasePaused}, {Device: "GPU 2", Phase: orchestrator.PhaseRetired}},
+				Workers: []orchestrator.WorkerSnapshot{{Name: "GPU 1", Phase: orchestrator.PhasePaused}, {Name: "GPU 2", Phase: orchestrator.PhaseRetired}},
 			}},
 			{Job: jobs.Entry{ID: "00000002"}, Trouble: "job 00000002 does not answer"},
 		},

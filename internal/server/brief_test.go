@@ -39,7 +39,7 @@ func secretJob(t *testing.T) (entry jobs.Entry, servers map[string]string) {
 	plan := planned()
 	plan.Plan.Kernel = secretKernel
 	control.job.Event(plan)
-	t.Cleanup(registration.Serve(control, NewSocket(control.job)))
+	t.Cleanup(registration.Serve(NewSocket(control.job), control.Snapshot))
 	t.Cleanup(control.job.Close)
 	host := NewHost(lease.DefaultConfig())
 	host.look(t.Context())

@@ -24,7 +24,7 @@ func (h *Host) routes() []route {
 	handlers := map[string]http.HandlerFunc{"": h.list}
 	for name, past := range map[string]pastHandler{
 		"state": h.pastState, "history": h.pastHistory, "failures": pastFailures,
-		"events": pastNothing, "pause": pastNothing, "resume": pastNothing, "cancel": pastNothing,
+		"events": pastNothing, "pause": pastNothing, "resume": pastNothing, "cancel": pastNothing, "trim": pastNothing,
 	} {
 		handlers[name] = h.running(past)
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -72,9 +73,20 @@ func (s JobState) Summary() JobSummary {
 	return JobSummary{Job: s.Job, Phase: s.Phase, Total: s.Total, Done: s.Done, Answers: s.Answers, Rate: s.Rate, ETA: s.ETA, Trouble: s.Trouble}
 }
 
-// Control is how a job of this process is controlled.
+// Trim is the response to a request to free memory.
+type Trim struct {
+	Workers []orchestrator.Trimmed `json:"workers"`
+}
+
+// Control is how a job of this process is controlled. Its methods are safe for concurrent
+// use and may be called at any time.
 type Control interface {
-	jobs.Job
+	Snapshot() orchestrator.Snapshot
+	Pause() bool
+	Resume() bool
+	// Cancel stops the job as a signal would; a second call stops it immediately.
+	Cancel()
+	Trim(context.Context) []orchestrator.Trimmed
 	// MonitorSettings and ConfigureMonitor are those of orchestrator.Control.
 	MonitorSettings() map[string]any
 	ConfigureMonitor(map[string]any) error
@@ -155,6 +167,7 @@ func (j *Job) routes() []route {
 		"pause":    j.steer(func() { j.control.Pause() }),
 		"resume":   j.steer(func() { j.control.Resume() }),
 		"cancel":   j.steer(j.control.Cancel),
+		"trim":     j.only(j.trim),
 	}), j.gpus.routes()...), system)
 }
 
@@ -172,6 +185,7 @@ func jobRoutes(h map[string]http.HandlerFunc) []route {
 		{pattern: "POST " + job + "/pause", summary: "Pause a job after the current batches", answer: JobState{}, handler: h["pause"]},
 		{pattern: "POST " + job + "/resume", summary: "Resume a paused job", answer: JobState{}, handler: h["resume"]},
 		{pattern: "POST " + job + "/cancel", summary: "Stop a job so that it can be resumed; a second time, at once", answer: JobState{}, handler: h["cancel"]},
+		{pattern: "POST " + job + "/trim", summary: "Release device memory that kernels cache but do not use", answer: Trim{}, handler: h["trim"]},
 	}
 }
 
@@ -196,6 +210,19 @@ func (j *Job) steer(change func()) http.HandlerFunc {
 		j.state.drop()
 		write(w, http.StatusOK, j.state.get())
 	})
+}
+
+// trimTime limits a response that waits for the end of a batch.
+const trimTime = time.Minute
+
+// trim releases memory, and responds when all workers have.
+func (j *Job) trim(w http.ResponseWriter, r *http.Request) {
+	if !drain(w, r) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), trimTime)
+	defer cancel()
+	answer(w, http.StatusOK, Trim{Workers: append([]orchestrator.Trimmed{}, j.control.Trim(ctx)...)})
 }
 
 // events serves the feed. A client that reconnects sends the id of the last event it got.

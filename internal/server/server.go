@@ -32,8 +32,9 @@ func New(access Access, backend Backend, m *metrics.Metrics) http.Handler {
 	return access.guard(newMux(backend, m))
 }
 
-// NewSocket returns the API of a job for the job's private socket, which needs no guard.
-func NewSocket(job *Job) http.Handler { return brief(newMux(job, nil)) }
+// NewSocket returns the API of a job for the job's private socket, which needs no guard but
+// against large bodies.
+func NewSocket(job *Job) http.Handler { return brief(http.MaxBytesHandler(newMux(job, nil), maxBody)) }
 
 func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()

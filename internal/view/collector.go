@@ -89,6 +89,9 @@ func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
 			if i == 0 {
 				w.Device = d.String()
 			}
+			if d.UUID != "" {
+				w.GPUs = append(w.GPUs, d.UUID)
+			}
 			if c.device(d.String()) == nil {
 				v.Devices = append(v.Devices, Device{
 					Device: d.String(), UUID: d.UUID, Name: d.Name, ID: d.ID(), GPU: d.Kind == gpu.GPU, Pace: 1,
@@ -133,7 +136,11 @@ func (c *Collector) device(label string) *Device {
 func (c *Collector) joined(e orchestrator.WorkerStarted) *Worker {
 	known := slices.ContainsFunc(c.view.Workers, func(w Worker) bool { return w.Slot == e.Slot })
 	if !known && !c.view.Started.IsZero() {
-		c.view.Workers = append(c.view.Workers, Worker{Slot: e.Slot, Name: e.Device, Device: orchestrator.DeviceOf(e.Device)})
+		w := Worker{Slot: e.Slot, Name: e.Device, Device: orchestrator.DeviceOf(e.Device)}
+		if d := c.device(w.Device); d != nil && d.UUID != "" {
+			w.GPUs = []string{d.UUID}
+		}
+		c.view.Workers = append(c.view.Workers, w)
 	}
 	return c.slot(e.Slot)
 }
@@ -158,7 +165,7 @@ func (c *Collector) worker(event orchestrator.Event) {
 	case orchestrator.WorkerLeft:
 		w := c.slot(e.Slot)
 		c.view.Done, c.view.Answers = e.Job, e.Answers
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseLeft
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseLeft
 	case orchestrator.ChunkStarted:
 		w := c.slot(e.Slot)
 		w.First, w.Records, w.Done, w.counted = e.First, e.Records, 0, 0
@@ -398,7 +405,7 @@ func (v *View) held() bool {
 		switch w.Phase {
 		case orchestrator.PhaseHeld:
 			held = true
-		case orchestrator.PhaseRetired, PhaseLeft:
+		case orchestrator.PhaseRetired, orchestrator.PhaseLeft:
 		default:
 			return false
 		}

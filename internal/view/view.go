@@ -72,18 +72,16 @@ type View struct {
 // Reached counts the records that are done or have an answer: how far the job is.
 func (v View) Reached() int64 { return v.Done.Records + v.Answers }
 
-// PhaseLeft is the phase of a worker that left the job because its device is better off
-// without it.
-const PhaseLeft orchestrator.Phase = "left"
-
 // Worker is one slot.
 type Worker struct {
 	Slot int `json:"slot"`
 	// Name is the slot's label, Device that of its device: several slots may share one.
-	Name   string             `json:"name"`
-	Device string             `json:"device"`
-	PID    int                `json:"pid,omitempty"`
-	Phase  orchestrator.Phase `json:"phase"`
+	Name   string `json:"name"`
+	Device string `json:"device"`
+	// GPUs are the UUIDs of its devices, where known.
+	GPUs  []string           `json:"gpus,omitempty"`
+	PID   int                `json:"pid,omitempty"`
+	Phase orchestrator.Phase `json:"phase"`
 	// First, Records and Done describe its chunk, or all of its chunks if the kernel computes
 	// records one by one; Records is 0 if it has none.
 	First   int64 `json:"chunk_first"`
