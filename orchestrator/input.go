@@ -11,8 +11,8 @@ import (
 // input whose times differ is read. If it has the same bytes, it gets its former times,
 // and touched is true.
 //
-// A file of the same size and times counts as unchanged. Without checksums (earlier
-// versions recorded none), only its size and modification time can be compared.
+// A file of the same size and times counts as unchanged. Without checksums as far as the
+// journal reaches, only its size and modification time can be compared.
 func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error) {
 	was, sums := e.manifest.Fingerprint.Input, e.inputSums()
 	if len(i.Files) > 0 {

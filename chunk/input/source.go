@@ -77,8 +77,7 @@ type Cut struct {
 	Blank   int64 `json:"blank,omitempty"`
 	// Bytes is the target chunk size of a file that is split by bytes.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Sums are checksums of the file, if it was counted; nil in jobs started by versions
-	// that did not compute them.
+	// Sums are checksums of the file, if it was counted; else nil.
 	Sums *Sums `json:"sums,omitempty"`
 	// ChunkRecords and ChunkBytes are the chunk sizes of an input that is not one plain file:
 	// that of decoded sections, and that of plain files among them.

@@ -30,7 +30,7 @@ func manPages(cmd *cobra.Command) (pages []manPage) {
 // listed returns the subcommands that the help lists.
 func listed(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(sub *cobra.Command) bool {
-		return sub.Hidden || sub.Deprecated != "" || sub.Name() == "help"
+		return sub.Hidden || sub.Name() == "help"
 	})
 }
 

@@ -102,8 +102,8 @@ func (k Kind) Known() bool {
 // MarshalText writes the name: JSON contains names, never numbers.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads a name. An unknown name becomes Unknown, so that an older reader
-// accepts a newer writer.
+// UnmarshalText reads a name. An unknown name becomes Unknown: a kernel or a user may have
+// written it.
 func (k *Kind) UnmarshalText(text []byte) error {
 	*k = Unknown
 	for kind, name := range names {

@@ -54,7 +54,7 @@ func TestKindsAreStable(t *testing.T) {
 	}
 }
 
-// An older reader accepts a newer writer.
+// A kind that nobody knows is Unknown.
 func TestUnknownKinds(t *testing.T) {
 	if k := Kind(200); k.Known() || k.String() != "kind-200" {
 		t.Errorf("kind 200: %s", k)
