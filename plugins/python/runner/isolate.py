@@ -57,20 +57,32 @@ class Isolation:
         while len(rows) > 1:
             at = self.suspect(rows, failed)
             if at is not None:
-                before, rows = rows[:at], rows[at + 1:]
-            else:
-                before, rows = rows[:len(rows) // 2], rows[len(rows) // 2:]
+                failed = self.attempt(rows[:at])
+                if failed is not None:
+                    self.find(rows[:at], failed)
+                return self.sweep(rows[at + 1:], max(LEAST_PART, 2 * at))
+            before, rows = rows[:len(rows) // 2], rows[len(rows) // 2:]
             failed = self.attempt(before)
-            if failed is None and at is None:
+            if failed is None:
                 continue  # so the others raise
-            if failed is not None:
-                self.find(before, failed)
+            self.find(before, failed)
             failed = self.attempt(rows)
             if failed is None:
                 return
         failed = failed or self.attempt(rows)
         if failed is not None:
             self.raised[rows[0]] = failed.failure
+
+    def sweep(self, rows, size):
+        """Compute the rows after one that raises, in parts that grow while none of them raises:
+        what is computed before the next one is computed again."""
+        while rows:
+            some, rows = rows[:size], rows[size:]
+            failed = self.attempt(some)
+            if failed is None:
+                size *= 2
+            else:
+                self.find(some, failed)
 
     def suspect(self, rows, failed):
         """The position of a row that raises alone, if the exception shows which one it is."""
@@ -177,34 +189,45 @@ def is_about_records(error):
     return not ("out of memory" in text or "outofmemory" in text or "cuda" in text)
 
 
+LEAST_PART = 16
 MOST_SUSPECTS = 4
 
 
 def suspects(error, task):
-    """The rows that the innermost frame of the kernel was computing: those of its variables
-    that are records or members of records. A loop stops at the first bad one."""
+    """The rows that the kernel was computing: those of its variables that are records, in the
+    innermost frame that has any, or else members of records. A loop stops at the first bad one."""
     frames, trace = [], error.__traceback__
     while trace is not None:
-        frames.append(trace.tb_frame)
+        if not trace.tb_frame.f_code.co_filename.startswith(OURS):
+            frames.append(list(trace.tb_frame.f_locals.values()))
         trace = trace.tb_next
-    for frame in reversed(frames):
-        if frame.f_code.co_filename.startswith(OURS):
-            continue
-        values = list(frame.f_locals.values())
-        found = {value._row for value in values if isinstance(value, Record) and value._source is task.source} \
-            or rows_of({id(value) for value in values if value is not None}, task.batch)
-        if found:
-            return sorted(found) if len(found) <= MOST_SUSPECTS else ()
+    for find in (rows_of_records, rows_of_members):
+        for values in reversed(frames):
+            found = find(values, task)
+            if 0 < len(found) <= MOST_SUSPECTS:
+                return sorted(found)
     return ()
 
 
-def rows_of(ids, batch):
-    """The first row for each of these objects that the kernel has got from the batch."""
-    rows, found = batch._all_rows(), {}
-    columns = [[field.list[row] for row in rows] for field in batch._source.fields.values() if field.list is not None]
-    for values in [*columns, batch._records, *batch._columns.values(), *batch._extra.values()]:
-        if isinstance(values, list) and len(values) == len(rows):
-            for value, row in zip(values, rows):
+def rows_of_records(values, task):
+    return {value._row for value in values if isinstance(value, Record) and value._source is task.source}
+
+
+def rows_of_members(values, task):
+    """The rows whose members these are. A value that several rows share tells nothing."""
+    batch = task.batch
+    ids, rows, found = {id(value) for value in values if value is not None}, batch._all_rows(), {}
+    members = [part(field.list, rows) for field in batch._source.fields.values() if field.list is not None]
+    for members in [*members, batch._records, *batch._columns.values(), *batch._extra.values()]:
+        if isinstance(members, list) and len(members) == len(rows) and not ids.isdisjoint(map(id, members)):
+            for value, row in zip(members, rows):
                 if id(value) in ids:
-                    found.setdefault(id(value), row)
-    return set(found.values())
+                    found.setdefault(id(value), set()).add(row)
+    return {row for rows in found.values() if len(rows) == 1 for row in rows}
+
+
+def part(values, rows):
+    """The values of some rows. Those of a range are a slice, which is faster."""
+    if isinstance(rows, range) and rows.step == 1:
+        return values[rows.start:rows.stop]
+    return [values[row] for row in rows]
