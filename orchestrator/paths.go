@@ -161,6 +161,9 @@ func (f *folder) withDifference(ctx context.Context, c Config, err error) error 
 	if e == nil || e.Code != fault.Exists {
 		return err
 	}
+	if missing := checkInput(c); missing != nil {
+		return missing
+	}
 	m, unread := readManifest(f.join(manifestFile))
 	if unread != nil {
 		return err // another program has written it
@@ -169,6 +172,9 @@ func (f *folder) withDifference(ctx context.Context, c Config, err error) error 
 		var texts []string
 		if len(m.Fingerprint.Input.Files) > 0 && list[0].what == "input" {
 			e = e.WithCode(fault.Exists, "files")
+		}
+		if report, err := readReport(f.join(reportFile)); err == nil && report.Failed > 0 && list[0].what == "kernel" {
+			e = e.WithCode(fault.Exists, "failed")
 		}
 		for _, change := range list {
 			texts = append(texts, change.text)

@@ -50,6 +50,9 @@ func hint(code fault.Code, value string) string {
 	if code == fault.Exists && value == "files" {
 		text = "; --force computes all files again and replaces it; for new files only, write one output per input file: gpurun manual inputs"
 	}
+	if code == fault.Exists && value == "failed" {
+		text = "; gpurun retry computes its failed records again; --force replaces it"
+	}
 	if code == fault.Changed && value != "" {
 		text += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", value)
 	}
