@@ -221,10 +221,14 @@ func TestOnlyDeviceIsNeverRetired(t *testing.T) {
 	if report.Failed != 200 || len(seen.retired()) > 0 {
 		t.Errorf("retired %v, report %+v", seen.retired(), report)
 	}
-	d = newJobDir(t, numbered(400))
-	config, seen = sickJob(d, 1, `{"On":[0],"Each":2,"Milliseconds":1}`)
-	config.Devices.GPUs, config.Batching.ChunksPerGPU = "cpu:2", 4
-	report = mustRun(t, d, config)
+	for range 5 { // on a busy machine, the other worker may compute everything
+		d = newJobDir(t, numbered(400))
+		config, seen = sickJob(d, 1, `{"On":[0],"Each":2,"Milliseconds":1}`)
+		config.Devices.GPUs, config.Batching.ChunksPerGPU = "cpu:2", 4
+		if report = mustRun(t, d, config); report.Workers[0].Records > 0 {
+			break
+		}
+	}
 	if report.Failed == 0 || len(seen.retired()) > 0 {
 		t.Errorf("retired %v, report %+v", seen.retired(), report)
 	}

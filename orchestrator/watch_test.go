@@ -18,7 +18,7 @@ func disturbed(t *testing.T, c orchestrator.Config, happens func()) (orchestrato
 	var once sync.Once
 	var notices []string
 	watch(&c, func(name string, passing int, e orchestrator.Event) {
-		if name == "chunk_done" && passing == 3 {
+		if name == "chunk_done" && passing >= 3 && (c.Output.Path == "-" || committed(c) || passing == 10) {
 			once.Do(happens)
 		}
 		if notice, ok := e.(orchestrator.Notice); ok {
@@ -27,6 +27,12 @@ func disturbed(t *testing.T, c orchestrator.Config, happens func()) (orchestrato
 	})
 	report, err := run(t, c)
 	return report, notices, err
+}
+
+// committed reports whether the journal of a job has a segment.
+func committed(c orchestrator.Config) bool {
+	journal, _ := os.ReadFile(c.Output.Path + ".gpurun/journal")
+	return strings.Contains(string(journal), `"segment"`)
 }
 
 func slowJob(d jobDir) orchestrator.Config {
