@@ -9,7 +9,7 @@ import (
 // Glance is a snapshot of one GPU or MIG instance, for display.
 type Glance struct {
 	Device
-	// State and Pace are those of an Observer, as in Health.
+	// State and Pace are what the Observer decided; Health explains them.
 	State string  `json:"state"`
 	Pace  float64 `json:"pace"`
 	// Lost is why it cannot be used, Problem why its condition is unknown.

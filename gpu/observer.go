@@ -13,7 +13,7 @@ import (
 // Look and Close.
 type Observer struct {
 	options Options
-	monitor *Monitor // its devices are those of the last look
+	monitor *Monitor // watches the devices that the last Look found
 	sampled []Device // the usable ones of them, which its sampler queries
 }
 
@@ -33,14 +33,14 @@ func (o *Observer) Close() { o.monitor.Close() }
 // Config returns the configuration.
 func (o *Observer) Config() Config { return o.monitor.Config() }
 
-// Configure is that of a Monitor.
+// Configure changes the configuration, as Monitor.Configure does.
 func (o *Observer) Configure(changes map[string]any) error { return o.monitor.Configure(changes) }
 
 // Look returns a snapshot of every GPU of the machine, regardless of
 // CUDA_VISIBLE_DEVICES; for a GPU in MIG mode, of its instances. own returns how many
 // bytes of the memory in use belong to gpurun's own jobs: they do not affect the state.
 // Nil means none. On a machine without a driver there are no GPUs, and Note says so.
-// Errors are those of Discover.
+// Look returns the same errors as Discover.
 func (o *Observer) Look(ctx context.Context, own func(Device, Sample) uint64) (Sight, error) {
 	m, err := o.options.scan(ctx)
 	if errors.Is(err, ErrNoLibrary) || errors.Is(err, ErrNotBuilt) {

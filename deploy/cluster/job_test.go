@@ -188,7 +188,7 @@ func (f *fixture) submit(t *testing.T, name, kernelText string, shards int, more
 	return j
 }
 
-// settings are those of the job in any form.
+// settings returns the arguments that describe the job, on one machine or in a cluster.
 func (j *job) settings(output string) []string {
 	return []string{
 		"-k", "exec:" + j.dir + "/kernel", j.dir + "/in.jsonl", "-o", filepath.Join(j.dir, output), "--batch-size", "5", "--chunks-per-gpu", "8", "--drain-timeout", "2s",

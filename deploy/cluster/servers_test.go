@@ -45,7 +45,7 @@ func start(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// exitCode is that of a container: 128 and the signal if one has ended it.
+// exitCode returns the exit code as a container reports it: 128 plus the signal that killed it, if any.
 func (p *process) exitCode() int {
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

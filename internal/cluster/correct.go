@@ -8,9 +8,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// A run may be corrected as long as no shard is committed. The corrected run has a folder of
-// its own in that of the first one, so that nothing of the wrong run counts, and a process that
-// still computes it disturbs nobody. The highest number counts.
+// A run may be corrected as long as no shard is committed. The corrected run gets its own folder
+// inside the folder of the first run. Nothing of the wrong run counts, and a process that still
+// computes it cannot interfere. The folder with the highest number is the current run.
 
 // numbered returns the folder of a run that was corrected number-1 times.
 func numbered(folder string, number int) string {

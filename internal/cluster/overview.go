@@ -18,8 +18,8 @@ type Overview struct {
 	Done    int64 `json:"done"`
 	Failed  int64 `json:"failed"`
 	Answers int64 `json:"answers,omitempty"`
-	// Rate is that of the running shards together, in records per second, as their machines have
-	// computed so far.
+	// Rate is the sum over all running shards, in records per second: what their machines have
+	// averaged so far.
 	Rate float64 `json:"records_per_second"`
 	// Merged: the output is written.
 	Merged bool    `json:"merged"`

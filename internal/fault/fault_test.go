@@ -54,7 +54,7 @@ func TestKindsAreStable(t *testing.T) {
 	}
 }
 
-// A kind that nobody knows is Unknown.
+// An unregistered kind is Unknown.
 func TestUnknownKinds(t *testing.T) {
 	if k := Kind(200); k.Known() || k.String() != "kind-200" {
 		t.Errorf("kind 200: %s", k)

@@ -126,8 +126,8 @@ type merged struct {
 }
 
 // Commit makes the new files the job's: a crash from here on only delays their renaming.
-// report is the job's new report, parts the manifest of an output that is a folder, arrays are the
-// checksums of the arrays, output is that of an output that is a file.
+// report is the job's new report. If the output is a folder, parts is its manifest; otherwise parts
+// is nil, and output is the checksum of the output file. arrays are the checksums of the arrays.
 func (j Job) Commit(ctx context.Context, report any, parts *commit.Manifest, output chunk.FileSum, arrays []chunk.FileSum) error {
 	m := merged{report, parts, make(map[string]chunk.FileSum)}
 	if parts == nil {

@@ -44,8 +44,8 @@ func unescape(text string) string {
 	return text
 }
 
-// partition gives files the members that their folders name. A name is that of integers if all of its
-// values are.
+// partition gives each file the members that its folders name. A member is an integer if all of its
+// values in the job are, else a string.
 func partition(files []File) {
 	text := make(map[string]bool)
 	for _, f := range files {
