@@ -144,6 +144,7 @@ check: tools
 		if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags gpu ./gpu ./examples/...
+	cd bench && $(GO) vet ./...
 	@if staticcheck=$$(GO='$(GO)' ./scripts/gotool.sh $(STATICCHECK)); then echo "$$staticcheck ./..." && "$$staticcheck" ./...; \
 		else $(GO) tool staticcheck ./...; fi
 	@$(MAKE) --no-print-directory lint workflows
@@ -226,12 +227,12 @@ flat: build
 # a small version. bench-parts runs Go benchmarks of the parts, and of whole jobs as ratios.
 bench: build
 	@./scripts/tools.sh parallel:parallel python3:python3
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench-sleep ./bench/sleep
-	$(GO) run ./bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
+	cd bench && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/bench-sleep ./sleep && $(GO) build -o ../bin/bench .
+	bin/bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
 
-# Compares ways to format numbers; a separate module, because it depends on sonic.
+# Compares ways to format numbers.
 bench-floats:
-	cd bench/floats && $(GO) test -run '^$$' -bench . -count 3 .
+	cd bench && $(GO) test -run '^$$' -bench . -count 3 ./floats
 
 bench-parts:
 	$(GO) test -run '^$$' -bench . -benchmem ./chunk/... ./internal/jsonline ./plugins ./plugins/chain
@@ -265,7 +266,7 @@ api-test: build .venv-api/ready
 # of these tests. It needs root.
 slurm-test: tools
 	@./scripts/tools.sh slurm-wlm:slurmctld
-	GPURUN_SLURM=all $(GO) test -count=1 -v -timeout 30m -run 'TestSlurm|TestCluster' ./internal/cluster/slurmtest ./cmd/gpurun
+	GPURUN_SLURM=all $(GO) test -count=1 -v -timeout 30m -run 'TestSlurm|TestCluster' ./cmd/gpurun
 
 # Runs the Job of gpurun submit k8s on a real control plane. Pods are processes in namespaces of
 # their own, which need Linux.

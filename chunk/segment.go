@@ -44,24 +44,18 @@ func (s Segment) End() int64 { return s.First + s.Tally.Records }
 type Run struct {
 	First, Records, Lines int64
 	Sum                   FileSum // of the results
-	Values                int64   // bytes of the columns beside them
 	Inner                 bool    // it ends inside a chunk of the source
 }
 
 // Run returns the segment as a run.
 func (s Segment) Run() Run {
-	r := Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[Results], Inner: s.Inner}
-	if s.Columns != nil {
-		r.Values = s.Columns.Values.Bytes
-	}
-	return r
+	return Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[Results], Inner: s.Inner}
 }
 
 // join appends the next run to r.
 func (r Run) join(next Run) Run {
 	r.Records += next.Records
 	r.Lines += next.Lines
-	r.Values += next.Values
 	r.Sum = r.Sum.Join(next.Sum)
 	r.Inner = next.Inner
 	return r

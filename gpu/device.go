@@ -133,19 +133,17 @@ func cpuDevices(n int) []Device {
 // instance and no other device.
 func Group(devices []Device, n int) ([][]Device, error) {
 	if n < 1 {
-		return nil, fault.New(fault.Usage, "a worker needs at least 1 GPU, not %d", n).Set("gpus-per-worker")
+		return nil, fault.TooSmall.New("a worker needs at least 1 GPU, not %d", n).Set("gpus-per-worker")
 	}
 	if len(devices)%n != 0 {
-		return nil, fault.New(fault.Usage,
-			"%d devices cannot be split into groups of %d: %d would be left over; choose a multiple of %d",
+		return nil, fault.UnevenDevices.New("%d devices cannot be split into groups of %d: %d would be left over; choose a multiple of %d",
 			len(devices), n, len(devices)%n, n).Set("gpus-per-worker")
 	}
 	groups := make([][]Device, 0, len(devices)/n)
 	for start := 0; start < len(devices); start += n {
 		for _, d := range devices[start : start+n] {
 			if n > 1 && isMIG(d.Token) {
-				return nil, fault.New(fault.Usage,
-					"%s (%s) cannot share a worker with other devices: CUDA shows a process only one MIG instance and no other device; choose whole GPUs, or one device per worker instead of %d",
+				return nil, fault.MIG.New("%s (%s) cannot share a worker with other devices: CUDA shows a process only one MIG instance and no other device; choose whole GPUs, or one device per worker instead of %d",
 					d, d.Token, n).Set("gpus-per-worker")
 			}
 		}

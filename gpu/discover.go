@@ -132,14 +132,13 @@ func Select(ctx context.Context, selection Selection, opts Options) (Inventory, 
 		return Inventory{}, err
 	}
 	if len(m.gpus) == 0 {
-		return Inventory{}, fault.New(fault.NoDevice,
-			"%s is loaded but shows no GPU: check nvidia-smi and, in a container, which devices it was given",
-			strings.TrimSpace("the NVIDIA driver "+m.driver)).WithCode(fault.NoGPU, "")
+		return Inventory{}, fault.Driver.New("%s is loaded but shows no GPU: check nvidia-smi and, in a container, which devices it was given",
+			strings.TrimSpace("the NVIDIA driver "+m.driver))
 	}
 	if withoutGPUs(opts.Env) {
 		const remedy = "ask Slurm for GPUs, or set " + visibleVariable + " if it does not manage them"
 		if !selection.IsAll() {
-			return Inventory{}, fault.New(fault.NoDevice, "devices %s: this Slurm job has no GPUs: %s", selection, remedy).WithCode(fault.NoGPU, "")
+			return Inventory{}, fault.GPUsHidden.New("devices %s: this Slurm job has no GPUs: %s", selection, remedy)
 		}
 		return Inventory{Devices: cpuDevices(opts.CPUs), Note: "this Slurm job has no GPUs: using the CPU (" + remedy + ")"}, nil
 	}
@@ -160,13 +159,12 @@ func withoutNVML(selection Selection, opts Options, cause error) (Inventory, err
 	notBuilt := errors.Is(cause, ErrNotBuilt)
 	switch present := opts.DriverPresent(); {
 	case present && notBuilt:
-		return Inventory{}, fault.New(fault.NoDevice, "%w: rebuild with cgo", cause).WithCode(fault.NoGPU, "")
+		return Inventory{}, fault.NoGPUSupport.New("%w: rebuild with cgo", cause)
 	case present:
-		return Inventory{}, fault.New(fault.NoDevice,
-			"the NVIDIA driver is loaded, but %w: start the container with its GPUs (docker run --gpus all), or repair the driver's installation",
-			cause).WithCode(fault.NoGPU, "")
+		return Inventory{}, fault.Driver.New("the NVIDIA driver is loaded, but %w: start the container with its GPUs (docker run --gpus all), or repair the driver's installation",
+			cause)
 	case len(selection.terms) > 0:
-		return Inventory{}, fault.New(fault.NoDevice, "devices %s: this machine has no NVIDIA driver", selection).WithCode(fault.NoGPU, "")
+		return Inventory{}, fault.NoGPU.New("devices %s: this machine has no NVIDIA driver", selection)
 	}
 	return Inventory{Devices: cpuDevices(opts.CPUs), Note: "no NVIDIA driver: using the CPU"}, nil
 }
@@ -183,7 +181,7 @@ func (m machine) inventory(picked []candidate, notes []string) (Inventory, error
 		inv.Devices = append(inv.Devices, g.Device)
 	}
 	if len(inv.Devices) == 0 {
-		return Inventory{}, fault.New(fault.NoDevice, "no usable GPU: %s; see dmesg and nvidia-smi", strings.Join(whyUnusable(unusable), "; ")).WithCode(fault.NoGPU, "")
+		return Inventory{}, fault.Driver.New("no usable GPU: %s; see dmesg and nvidia-smi", strings.Join(whyUnusable(unusable), "; "))
 	}
 	for _, g := range whyUnusable(unusable) {
 		notes = append(notes, "skipping "+g)

@@ -1,6 +1,9 @@
 package gpu
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // history keeps the last samples of a device.
 type history struct{ samples []Sample }
@@ -47,7 +50,7 @@ type Trend struct {
 	Samples   int       `json:"samples"`
 }
 
-// trend compares the first third of the last five minutes with the last third.
+// trend is how the temperature has changed in the last five minutes.
 func (h *history) trend(now time.Time) Optional[Trend] {
 	var values []int
 	for _, s := range h.samples {
@@ -55,13 +58,15 @@ func (h *history) trend(now time.Time) Optional[Trend] {
 			values = append(values, celsius)
 		}
 	}
+	return TrendOf(values)
+}
+
+// TrendOf compares the first third of the temperatures with the last third; absent if there are none.
+func TrendOf(values []int) Optional[Trend] {
 	if len(values) == 0 {
 		return Optional[Trend]{}
 	}
-	t := Trend{Direction: Stable, Min: values[0], Max: values[0], Average: mean(values), Samples: len(values)}
-	for _, v := range values {
-		t.Min, t.Max = min(t.Min, v), max(t.Max, v)
-	}
+	t := Trend{Direction: Stable, Min: slices.Min(values), Max: slices.Max(values), Average: mean(values), Samples: len(values)}
 	third := max(1, len(values)/3)
 	switch change := mean(values[len(values)-third:]) - mean(values[:third]); {
 	case change >= trendStep:

@@ -21,7 +21,7 @@ func (s Selection) pick(v view) ([]candidate, error) {
 	taken := map[int]string{} // position in v to the term that took it
 	take := func(position int, t term) error {
 		if before, ok := taken[position]; ok {
-			return fault.New(fault.Usage, "%s and %s are the same GPU: name it once", before, t)
+			return fault.UnknownDevice.New("%s and %s are the same GPU: name it once", before, t)
 		}
 		taken[position] = t.String()
 		picked = append(picked, v.gpus[position])
@@ -30,7 +30,7 @@ func (s Selection) pick(v view) ([]candidate, error) {
 	for _, t := range s.terms {
 		positions, err := v.find(t)
 		if err != nil && len(s.terms) == 1 && t.low == t.high && t.low == v.count() {
-			return nil, fault.New(fault.Usage, "%w; an index is not a number of GPUs: to use all %d, select all", err, t.low)
+			return nil, fault.UnknownDevice.New("%w; an index is not a number of GPUs: to use all %d, select all", err, t.low)
 		}
 		if err != nil {
 			return nil, err
@@ -75,11 +75,11 @@ func (v view) find(t term) ([]int, error) {
 		return found, nil
 	case 0:
 		if meant := v.nearest(t.name); meant != "" {
-			return nil, fault.New(fault.Usage, "%s%s: did you mean %s? (nvidia-smi -L lists them)", what, t.name, meant)
+			return nil, fault.UnknownDevice.New("%s%s: did you mean %s? (nvidia-smi -L lists them)", what, t.name, meant)
 		}
-		return nil, fault.New(fault.Usage, "%s%s: %s", what, t.name, v.describeUUIDs())
+		return nil, fault.UnknownDevice.New("%s%s: %s", what, t.name, v.describeUUIDs())
 	default:
-		return nil, fault.New(fault.Usage, "%s is a prefix of %d UUIDs, write more of it: %s", t.name, len(found), v.describeUUIDs())
+		return nil, fault.UnknownDevice.New("%s is a prefix of %d UUIDs, write more of it: %s", t.name, len(found), v.describeUUIDs())
 	}
 }
 
@@ -97,7 +97,7 @@ func (v view) partsOf(prefix string) []int {
 
 func (v view) findRange(t term) ([]int, error) {
 	if count := v.count(); t.high >= count {
-		return nil, fault.New(fault.Usage, "GPU %d does not exist: %s", max(t.low, count), v.describe())
+		return nil, fault.UnknownDevice.New("GPU %d does not exist: %s", max(t.low, count), v.describe())
 	}
 	var positions []int
 	for i, number := range v.numbers {
@@ -122,11 +122,11 @@ func (v view) findPart(t term) ([]int, error) {
 	}
 	switch {
 	case v.inherited:
-		return nil, fault.New(fault.Usage, "%s names a MIG instance by its index in the machine, but %s: use a position there, or a UUID", t, v.describe())
+		return nil, fault.MIG.New("%s names a MIG instance by its index in the machine, but %s: use a position there, or a UUID", t, v.describe())
 	case len(parts) > 0:
-		return nil, fault.New(fault.Usage, "GPU %d has no MIG instance %d: it has %s", t.low, t.part-1, Enumerate(parts))
+		return nil, fault.MIG.New("GPU %d has no MIG instance %d: it has %s", t.low, t.part-1, Enumerate(parts))
 	case t.low < v.count():
-		return nil, fault.New(fault.Usage, "GPU %d is not in MIG mode, so there is no instance %s (for GPUs %d and %d write %d,%d)", t.low, t, t.low, t.part-1, t.low, t.part-1)
+		return nil, fault.MIG.New("GPU %d is not in MIG mode, so there is no instance %s (for GPUs %d and %d write %d,%d)", t.low, t, t.low, t.part-1, t.low, t.part-1)
 	}
 	return v.findRange(t)
 }

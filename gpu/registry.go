@@ -125,7 +125,7 @@ func (r *Registry) find(name string) (*entry, error) {
 			return e, nil
 		}
 	}
-	return nil, fault.New(fault.Usage, "unknown device %q", name)
+	return nil, fault.UnknownDevice.New("unknown device %q", name)
 }
 
 // Release releases a slot. It fails with a fault.Usage if the device is unknown or none
@@ -138,7 +138,7 @@ func (r *Registry) Release(name string) error {
 		return err
 	}
 	if e.active == 0 {
-		return fault.New(fault.Usage, "%s has no slot to release", name)
+		return fault.BadLease.New("%s has no slot to release", name)
 	}
 	e.active--
 	e.exits++

@@ -40,12 +40,11 @@ func scan(parent context.Context, api API, timeout time.Duration) (machine, erro
 	case err == nil, errors.Is(err, ErrNoLibrary), errors.Is(err, ErrNotBuilt):
 		return m, err
 	case errors.Is(err, errGivenUp) && parent.Err() != nil:
-		return machine{}, fault.New(fault.Canceled, "look for GPUs: %w", context.Cause(parent))
+		return machine{}, fault.Interrupted.New("look for GPUs: %w", context.Cause(parent))
 	case errors.Is(err, errGivenUp):
-		return machine{}, fault.New(fault.NoDevice,
-			"the NVIDIA driver did not answer within %v (%s): it hangs; see dmesg and nvidia-smi", timeout, s.step()).WithCode(fault.NoGPU, "")
+		return machine{}, fault.Driver.New("the NVIDIA driver did not answer within %v (%s): it hangs; see dmesg and nvidia-smi", timeout, s.step())
 	default:
-		return machine{}, fault.New(fault.NoDevice, "the NVIDIA driver does not work: %s: %w", s.step(), err).WithCode(fault.NoGPU, "")
+		return machine{}, fault.Driver.New("the NVIDIA driver does not work: %s: %w", s.step(), err)
 	}
 }
 

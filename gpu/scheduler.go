@@ -16,9 +16,8 @@ var slurmVariables = []string{
 // happened after a restart of Slurm's controller: it would use GPUs of other jobs.
 func checkScheduler(env func(string) (string, bool)) error {
 	if name, value := slurmGPUs(env); inSlurm(env) && name != "" {
-		return fault.New(fault.NoDevice,
-			"this Slurm job has GPUs (%s=%s), but %s is not set, so gpurun cannot tell which of the node's GPUs belong to it: start gpurun with srun, or set %s",
-			name, value, visibleVariable, visibleVariable).WithCode(fault.NoGPU, "")
+		return fault.GPUsHidden.New("this Slurm job has GPUs (%s=%s), but %s is not set, so gpurun cannot tell which of the node's GPUs belong to it: start gpurun with srun, or set %s",
+			name, value, visibleVariable, visibleVariable)
 	}
 	return nil
 }

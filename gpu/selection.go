@@ -94,7 +94,7 @@ func ParseSelection(s string) (Selection, error) {
 	return sel, nil
 }
 
-func selectionError(problem string) error { return fault.New(fault.Usage, "%s", problem) }
+func selectionError(problem string) error { return fault.UnknownDevice.New("%s", problem) }
 
 func twice(a, b term) string {
 	if a == b {

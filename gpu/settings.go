@@ -63,18 +63,18 @@ func (c Config) With(changes map[string]any) (Config, error) {
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		s, known := settings[name]
 		if !known {
-			return c, fault.New(fault.Usage, "unknown setting %q%s", name, didYouMean(name))
+			return c, fault.MonitorConfig.New("unknown setting %q%s", name, didYouMean(name))
 		}
 		value, ok := parseNumber(changes[name])
 		if !ok || !(s.low <= value && value <= s.high) { // also rejects NaN
-			return c, fault.New(fault.Usage, "%s: %s is not a number from %g to %g", name, written(changes[name]), s.low, s.high)
+			return c, fault.MonitorConfig.New("%s: %s is not a number from %g to %g", name, written(changes[name]), s.low, s.high)
 		}
 		if s.duration != nil {
 			*s.duration(&c) = time.Duration(value * float64(time.Second))
 			continue
 		}
 		if value != math.Trunc(value) {
-			return c, fault.New(fault.Usage, "%s: %s is not an integer", name, written(changes[name]))
+			return c, fault.MonitorConfig.New("%s: %s is not an integer", name, written(changes[name]))
 		}
 		*s.number(&c) = int(value)
 	}
@@ -107,7 +107,7 @@ func (c Config) check() error {
 				continue
 			}
 			if before != "" && value < *settings[before].number(&c) {
-				return fault.New(fault.Usage, "%s (%d) is below %s (%d): thresholds must increase", name, value, before, *settings[before].number(&c))
+				return fault.MonitorConfig.New("%s (%d) is below %s (%d): thresholds must increase", name, value, before, *settings[before].number(&c))
 			}
 			before = name
 		}
@@ -152,15 +152,15 @@ func written(value any) string {
 func LoadConfig(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, fault.New(fault.Usage, "read monitor configuration: %w", err)
+		return Config{}, fault.MonitorConfig.New("read monitor configuration: %w", err)
 	}
 	var changes map[string]any
 	if err := yaml.Unmarshal(data, &changes); err != nil {
-		return Config{}, fault.New(fault.Usage, "%s is not a YAML mapping of names to numbers: %s", path, yaml.FormatError(err, false, false))
+		return Config{}, fault.MonitorConfig.New("%s is not a YAML mapping of names to numbers: %s", path, yaml.FormatError(err, false, false))
 	}
 	c, err := DefaultConfig().With(changes)
 	if err != nil {
-		return Config{}, fault.New(fault.Usage, "%s: %w", path, err)
+		return Config{}, fault.MonitorConfig.New("%s: %w", path, err)
 	}
 	return c, nil
 }

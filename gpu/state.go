@@ -58,7 +58,7 @@ const (
 // CheckProfile returns a fault.Usage for an unknown profile.
 func CheckProfile(name string) error {
 	if paces[Profile(name)] == nil {
-		return fault.New(fault.Usage, "profile %q is neither %s nor %s", name, Datacenter, Workstation).Set("profile")
+		return fault.BadValue.New("profile %q is neither %s nor %s", name, Datacenter, Workstation).Set("profile")
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (v *view) add(g candidate, number int) {
 func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 	v := view{inherited: true, value: value}
 	if strings.TrimSpace(value) == "" {
-		return v, fault.New(fault.NoDevice, "%s is set but empty, which hides every GPU: unset it", visibleVariable).WithCode(fault.NoGPU, "")
+		return v, fault.GPUsHidden.New("%s is set but empty, which hides every GPU: unset it", visibleVariable)
 	}
 	known := m.countable() && (byPCI || m.oneModel())
 	unclear := ""
@@ -103,9 +103,8 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		}
 		for _, before := range v.gpus {
 			if sameDevice(before.Device, g.Device) {
-				return v, fault.New(fault.NoDevice,
-					"%s=%s names a GPU twice (%s and %s), which makes CUDA see none: name each once",
-					visibleVariable, value, before.Token, entry).WithCode(fault.NoGPU, "")
+				return v, fault.GPUsHidden.New("%s=%s names a GPU twice (%s and %s), which makes CUDA see none: name each once",
+					visibleVariable, value, before.Token, entry)
 			}
 		}
 		g.Token = entry
@@ -116,8 +115,8 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 		v.add(g, len(v.gpus))
 	}
 	if len(v.gpus) == 0 {
-		return v, fault.New(fault.NoDevice, "%s=%s names none of the machine's GPUs (%d): correct or unset it",
-			visibleVariable, value, len(m.gpus)).WithCode(fault.NoGPU, "")
+		return v, fault.GPUsHidden.New("%s=%s names none of the machine's GPUs (%d): correct or unset it",
+			visibleVariable, value, len(m.gpus))
 	}
 	if unclear != "" {
 		v.notes = append(v.notes, unclear)

@@ -13,13 +13,16 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Committed returns how many records of the job with this output are committed, and how many
 // further ones have a logged answer, whether it runs, was interrupted or is finished; 0 if
 // there is no such job.
 func Committed(output string) (records, answers int64) {
-	f := &folder{path: absolute(output) + folderSuffix}
+	f := &folder{path: absolute(output) + spec.FolderSuffix}
 	entries, err := commit.ReadJournal(f.join(journalFile))
 	if errors.Is(err, os.ErrNotExist) {
 		if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil {
@@ -44,13 +47,13 @@ func Committed(output string) (records, answers int64) {
 // The journal is copied first, because everything else only grows from there on, and it is
 // named last: until then the new job has not begun.
 func Adopt(from string, config Config) error {
-	old := &folder{path: absolute(from) + folderSuffix}
-	own := &folder{path: absolute(config.Output.Path) + folderSuffix}
+	old := &folder{path: absolute(from) + spec.FolderSuffix}
+	own := &folder{path: absolute(config.Output.Path) + spec.FolderSuffix}
 	if _, err := os.Stat(own.join(journalFile)); err == nil {
-		return fault.New(fault.Conflict, "the job %s has begun", config.Output.Path)
+		return fault.JobUnfinished.New("the job %s has begun", config.Output.Path)
 	}
 	if err := os.MkdirAll(own.join(commit.PartsDir), 0o700); err != nil {
-		return fault.New(kindOfDisk(err), "make job folder: %w", err)
+		return fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
 	}
 	_, err := os.Stat(old.join(journalFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,7 +65,7 @@ func Adopt(from string, config Config) error {
 		for _, path := range []string{own.path, absolute(config.Output.Path), config.Output.Errors} {
 			_ = os.RemoveAll(path)
 		}
-		return fault.Wrap(fault.Storage, err)
+		return fault.JobFiles.Wrap(err)
 	}
 	return nil
 }
@@ -85,7 +88,7 @@ func (f *folder) adopt(old *folder, config Config) error {
 			err = copyParts(old.join(name), f.join(name))
 		case strings.HasSuffix(name, ".partial") && entry.IsDir():
 			err = copyFolder(old.join(name), f.join(name))
-		case strings.HasSuffix(name, ".partial"), name == chunksFile, name == sumsFile, name == scalingFile, name == tunedFile:
+		case strings.HasSuffix(name, ".partial"), name == chunksFile, name == scaler.File, name == fleet.TunedFile:
 			err = copyDurably(old.join(name), f.join(name))
 		}
 		if err != nil {
@@ -105,14 +108,7 @@ func (f *folder) adoptManifest(old *folder, config Config) error {
 	if err != nil {
 		return err
 	}
-	m.Output, m.Errors = absolute(config.Output.Path), ""
-	if keepsParts(config.Output.Path) {
-		m.Output += "/"
-	}
-	if config.Output.Errors != "" {
-		m.Errors = absolute(config.Output.Errors)
-	}
-	m.Fingerprint.Output.Errors = m.Errors
+	m.Spec = m.Spec.Writing(config.Output.Path, config.Output.Errors)
 	return f.save(*m)
 }
 
@@ -122,23 +118,18 @@ func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 	if err != nil {
 		return err
 	}
-	if keepsParts(from) {
-		err = linkFolder(from, config.Output.Path)
-	} else {
-		err = commit.LinkFile(absolute(from), absolute(config.Output.Path))
-	}
-	if err != nil {
+	if err := spec.At(from).Link(config.Output.Path); err != nil {
 		return err
 	}
 	report, err := readReport(old.join(reportFile))
 	if err != nil {
 		return err
 	}
-	if err := compareOutput(context.Background(), config.Output.Path, report); err != nil {
+	if err := spec.At(config.Output.Path).Compare(context.Background(), report.OutputBytes, report.OutputCRC32C); err != nil {
 		return err
 	}
-	if m.Errors != "" && config.Output.Errors != "" {
-		if err := commit.LinkFile(m.Errors, absolute(config.Output.Errors)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if failed := m.Spec.Output.Errors; failed != "" && config.Output.Errors != "" {
+		if err := commit.LinkFile(failed, absolute(config.Output.Errors)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -148,14 +139,6 @@ func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 		}
 	}
 	return f.adoptManifest(old, config)
-}
-
-// linkFolder gives the parts of a folder second names in another one.
-func linkFolder(from, to string) error {
-	if err := os.MkdirAll(to, 0o777); err != nil {
-		return err
-	}
-	return eachFile(from, to, commit.LinkFile)
 }
 
 // copyParts copies segments. They are copied, not linked: the other job may use their files

@@ -147,7 +147,7 @@ func (r *Report) shrunk() bool {
 func (r *Report) busy() float64 {
 	sum, workers := 0.0, 0
 	for _, w := range r.Workers {
-		if w.Batches > 0 {
+		if w.Records > 0 {
 			sum += 100 * w.BusyShare
 			workers++
 		}

@@ -57,7 +57,7 @@ func TestAdvice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Report{Elapsed: 100 * time.Second, BatchSize: 128, Workers: []WorkerReport{{
-				Batches: 1, BusyShare: test.busy, Retries: test.retries, alive: 100 * time.Second, CPU: time.Duration(test.cpu * float64(100*time.Second)),
+				Records: 1, BusyShare: test.busy, Retries: test.retries, Alive: 100 * time.Second, CPU: time.Duration(test.cpu * float64(100*time.Second)),
 			}}}
 			if test.elapsed > 0 {
 				r.Elapsed = test.elapsed
@@ -96,7 +96,7 @@ func TestBottleneck(t *testing.T) {
 		"a kernel waits":   {worker: WorkerReport{CPU: some(0.1)}, gpu: 3, kind: OfKernel, text: "the kernel: it mostly waits, and used 0.1 of 8 cores"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.worker.alive = all
+			test.worker.Alive = all
 			r := Report{Elapsed: all, Workers: []WorkerReport{test.worker}, Devices: []DeviceReport{{Totals: gpu.Totals{Utilization: gpu.Some(test.gpu)}}}}
 			b := r.bottleneck(8, test.python)
 			if b == nil || b.Kind != test.kind || !strings.Contains(b.Text, test.text) {
@@ -104,11 +104,11 @@ func TestBottleneck(t *testing.T) {
 			}
 		})
 	}
-	loads := Report{Elapsed: all + all/2, Load: all / 2, Workers: []WorkerReport{{alive: all, Load: all / 2, CPU: 8 * (all + all/2)}}}
+	loads := Report{Elapsed: all + all/2, Load: all / 2, Workers: []WorkerReport{{Alive: all, Load: all / 2, CPU: 8 * (all + all/2)}}}
 	if b := loads.bottleneck(8, false); b == nil || b.Text != "the CPU: kernels used 8.0 of 8 cores" {
 		t.Errorf("all cores were busy from the start: %+v", b)
 	}
-	short := Report{Elapsed: time.Second, Workers: []WorkerReport{{alive: time.Second}}}
+	short := Report{Elapsed: time.Second, Workers: []WorkerReport{{Alive: time.Second}}}
 	if b := short.bottleneck(8, false); b != nil {
 		t.Errorf("a job of a second: %+v", b)
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // role is what a field of Config means for a retry.
@@ -30,19 +32,17 @@ const (
 )
 
 // roles lists every field of Config. When adding a field, decide here whether a retry
-// must restore it: then it belongs in the fingerprint or in launch, and in retry.again.
+// must restore it: see rerun.restored.
 var roles = map[string]role{
-	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "inputs": selecting, "leftOut": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
+	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
 	"Output.Path": output, "Output.Arrays": output, "Output.Columns": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
 	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
-	"pluginPath": restored, "Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Output.SourceField": restored, "Input.NoValidate": restored,
+	"Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Output.SourceField": restored, "Input.NoValidate": restored,
 	"Fetch.Members": restored, "Fetch.Root": restored, "Fetch.MaxBytes": restored, "Fetch.AllowPrivate": restored,
 	"Format":          restored,
-	"Input.Reprocess": forced, "framed": forced,
-	// Only jobs with columns have them: see TestRetryColumns.
-	"retriedSpec": program, "knownLayout": program,
+	"Input.Reprocess": forced,
 
 	"Fetch.Concurrency": effort, "Fetch.PerHost": effort, "Fetch.Timeout": effort, "Fetch.Retries": effort,
 	"Devices.GPUs": restored, "Devices.GPUsPerWorker": restored, "Batching.Size": restored, "Batching.Auto": restored,
@@ -52,9 +52,7 @@ var roles = map[string]role{
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
 	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Resume.MaxRequests": effort, "Resume.MaxTokens": effort, "Resume.Spent": program, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
-	"WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Control": program, "Pool": program, "Devices.Claim": program, "Abort": program,
-	"noDurable": program, "unitBytes": program, "durableEvery": program, "leastTimeout": program, "devices": program, "clock": program,
-	"handBack": program, "firstProbe": program, "sick": program, "scaleSpeed": program, "scaleFigures": program, "stallAfter": program, "checkWait": program, "checkAll": program, "repaired": program, "streaming": program,
+	"Program.WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Program.Control": program, "Program.Pool": program, "Devices.Claim": program, "Program.Abort": program, "Program.Options": program,
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.
@@ -87,13 +85,10 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 		Fetch:   Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
 		Format:  OpenAIBatch,
 		Devices: Devices{GPUs: "0,2", GPUsPerWorker: 2}, Batching: Batching{Size: 4711, Auto: true},
-		pluginPath: "/opt/plugins",
 	}
-	print, err := takeFingerprint(job, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &prepared{config: job, print: print, interpreter: job.Kernel.Python}
+	print := identity{Spec: &spec.Spec{Config: job.settings(), PluginPath: "/opt/plugins"}, Kernel: kernelPrint{Interpreter: job.Kernel.Python}}
+	print.Spec = print.Spec.Stored()
+	p := &prepared{print: print}
 	f := &folder{path: filepath.Join(dir, "out.jsonl.gpurun")}
 	if err := f.begin(); err == nil || os.Mkdir(f.path, 0o777) != nil {
 		t.Fatal("the job folder was there")
@@ -105,9 +100,9 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := (&rerun{folder: f, manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).again()
-	if err != nil {
-		t.Fatal(err)
+	again, path, err := (&rerun{folder: f, manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).restored()
+	if err != nil || path != "/opt/plugins" {
+		t.Fatal(path, err)
 	}
 
 	was, is := flatten(reflect.ValueOf(job)), flatten(reflect.ValueOf(again))
@@ -157,42 +152,28 @@ func valueOf(v reflect.Value) any {
 	return v.String()
 }
 
-// TestEveryPrintedSettingIsRestored: the output settings in the fingerprint are there
-// because results depend on them, so a retry must have the same.
-func TestEveryPrintedSettingIsRestored(t *testing.T) {
-	// Set by a retry, or not relevant to it: Parts, Format and Errors are where results go.
-	other := map[string]bool{"Parts": true, "Format": true, "Errors": true, "Reprocess": true, "Arrays": true, "Framed": true, "Columns": true}
-	kind := reflect.TypeFor[outputPrint]()
-	for i := range kind.NumField() {
-		field := kind.Field(i)
-		if other[field.Name] {
-			continue
-		}
-		var m manifest
-		member := reflect.ValueOf(&m.Fingerprint.Output).Elem().Field(i)
-		switch field.Type.Kind() {
-		case reflect.String:
-			member.SetString("error")
-		case reflect.Bool:
-			member.SetBool(true)
-		case reflect.Int64:
-			member.SetInt(4711)
-		case reflect.Slice:
-			member.Set(reflect.ValueOf([]string{"id"}))
-		default:
-			t.Fatalf("outputPrint.%s is of kind %s: teach this test", field.Name, field.Type.Kind())
-		}
-		again, err := (&rerun{folder: &folder{}, manifest: &m, config: Config{Kernel: Kernel{Name: "echo"}}}).again()
+// TestRetryHasTheShapeOfItsJob: results depend on the settings that are compared when a job
+// resumes, so a retry must have the same.
+func TestRetryHasTheShapeOfItsJob(t *testing.T) {
+	dir := t.TempDir()
+	for name, job := range map[string]spec.Config{
+		"lines": {
+			Input: Input{NoValidate: true, MaxRecordBytes: 4711}, Output: Output{Keep: []string{"id"}, SourceField: "source"}, Kernel: Kernel{NaN: NaNError, Config: []byte("1"), ExecMode: "stream"},
+			Fetch: Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: dir, MaxBytes: 4711},
+		},
+		"batch file": {Format: OpenAIBatch},
+	} {
+		job.Input.Path, job.Input.Reprocess, job.Output.Path, job.Kernel.Name = "in.jsonl", true, filepath.Join(dir, "out.jsonl"), "exec:./score"
+		was, err := spec.Resolve(job)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again.Input.Path = "-"
-		print, err := takeFingerprint(again, nil)
+		again, err := (&rerun{folder: &folder{}, manifest: &manifest{identity: identity{Spec: was}}}).again()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := reflect.ValueOf(print.Output).Field(i); !reflect.DeepEqual(got.Interface(), member.Interface()) {
-			t.Errorf("outputPrint.%s was %v, and is %v in a retry", field.Name, member, got)
+		if list := again.Changes(was); len(list) > 0 {
+			t.Errorf("%s: %v", name, list)
 		}
 	}
 }
@@ -204,13 +185,14 @@ func TestRetryWithAnotherKernelRunsItTheSameWay(t *testing.T) {
 	if err := os.WriteFile(python, nil, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	m := &manifest{Fingerprint: fingerprint{Kernel: kernelPrint{Name: "exec:./score", Mode: "stream", ID: "id"}}, Launch: launch{Python: python}}
+	was := &spec.Spec{Config: spec.Config{Kernel: Kernel{Name: "exec:./score", ExecMode: "stream", ExecID: "id"}}}
+	m := &manifest{identity: identity{Spec: was, Kernel: kernelPrint{Interpreter: python}}}
 	for name, want := range map[string]Kernel{
 		"exec:./fixed": {ExecMode: "stream", ExecID: "id", Python: python},
 		"fixed.py":     {Python: python},
 	} {
 		want.Name = name
-		again, err := (&rerun{folder: &folder{}, manifest: m, config: Config{Kernel: Kernel{Name: name}}}).again()
+		again, _, err := (&rerun{folder: &folder{}, manifest: m, config: Config{Kernel: Kernel{Name: name}}}).restored()
 		if again.Kernel.Config = nil; err != nil || !reflect.DeepEqual(again.Kernel, want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, again.Kernel, err, want)
 		}

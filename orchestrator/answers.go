@@ -28,9 +28,6 @@ func isCommitted(state commit.State) func(number int64) bool {
 
 // logged returns how many answers a job that has ended leaves in the logs.
 func (j *job) logged() int64 {
-	if j.plan.Info.Concurrency == 0 || !resumable(j.config) {
-		return 0
-	}
 	entries, err := commit.ReadJournal(j.folder.join(journalFile))
 	if err != nil {
 		return 0

@@ -42,7 +42,7 @@ func TestBatchRetry(t *testing.T) {
 				t.Fatal(err)
 			}
 			bad = false
-			again, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, WorkerBinary: c.WorkerBinary})
+			again, err := orchestrator.Retry(t.Context(), orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, Program: c.Program})
 			if err != nil || again.Failed != 3 {
 				t.Fatalf("%+v, %v", again, err)
 			}

@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // NamedFile is a file and the name that messages use for it.
@@ -21,7 +23,7 @@ type NamedFile struct{ Name, Path string }
 // write; and one that is not writable. The outputs must not overwrite the files in read
 // either. Files without a path are skipped.
 func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
-	folder := folderPath(config)
+	folder := spec.At(config.Output.Path).Folder(config.Resume.WorkDir)
 	read = append(read, kernelFiles(folder, config)...)
 	for _, file := range []NamedFile{{"the output", config.Output.Path}, {"the errors file", config.Output.Errors}} {
 		if file.Path == "" || file.Path == "-" {
@@ -50,28 +52,28 @@ func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile
 	info, err := os.Stat(file.Path)
 	switch {
 	case err == nil && info.IsDir():
-		return false, fault.New(fault.Usage, "%s %s is a folder; name a file in it", file.Name, file.Path)
+		return false, fault.OutputIsFolder.New("%s %s is a folder; name a file in it", file.Name, file.Path)
 	case err == nil && !info.Mode().IsRegular():
 		return true, nil
 	}
 	if err := checkNotOf(file, taken); err != nil {
 		return false, err
 	}
-	for _, dir := range []NamedFile{{"job", folder}, {"output", config.Output.Path}} {
-		if (dir.Path == folder || keepsParts(dir.Path)) && isInside(file.Path, dir.Path) {
-			return false, fault.New(fault.Usage, "%s %s is inside the %s folder; choose another place", file.Name, file.Path, dir.Name)
+	for _, dir := range []NamedFile{{"job", folder}, {"output", config.Output.Path}} { // nothing is inside a file
+		if dir.Path != "" && files.Inside(file.Path, dir.Path) {
+			return false, fault.SameFile.New("%s %s is inside the %s folder; choose another place", file.Name, file.Path, dir.Name)
 		}
 	}
 	if !isOurs(file.Path) {
-		return false, fault.New(fault.Usage, "%s %s exists and was not written by gpurun, so it is not overwritten; choose another file", file.Name, file.Path)
+		return false, fault.NotOurs.New("%s %s exists and was not written by gpurun, so it is not overwritten; choose another file", file.Name, file.Path)
 	}
 	return false, checkWritable(file)
 }
 
 func checkNotOf(file NamedFile, taken []NamedFile) error {
 	for _, other := range taken {
-		if samePath(file.Path, other.Path) {
-			return fault.New(fault.Usage, "%s %s is the same file as the %s; choose another", file.Name, file.Path, other.Name)
+		if files.Same(file.Path, other.Path) {
+			return fault.SameFile.New("%s %s is the same file as the %s; choose another", file.Name, file.Path, other.Name)
 		}
 	}
 	return nil
@@ -94,28 +96,13 @@ func isOurs(path string) bool {
 // before.
 func kernelFiles(folder string, c Config) (files []NamedFile) {
 	m, err := readManifest(filepath.Join(folder, manifestFile))
-	if err != nil || c.Kernel.Name != "" && c.Kernel.Name != m.Kernel {
+	if err != nil || c.Kernel.Name != "" && c.Kernel.Name != m.Spec.Kernel.Name {
 		return nil
 	}
-	for _, file := range append(m.Fingerprint.Kernel.Files, m.Fingerprint.Kernel.Modules...) {
+	for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
 		files = append(files, NamedFile{"kernel", file.Path})
 	}
 	return files
-}
-
-// checkApart rejects an input or errors file inside the job folder, which is cleared
-// when a job starts.
-func checkApart(c Config, folder string) error {
-	files := []NamedFile{{"errors file", c.Output.Errors}}
-	for _, path := range c.inputPaths() {
-		files = append(files, NamedFile{"input", path})
-	}
-	for _, file := range files {
-		if file.Path != "" && file.Path != "-" && isInside(file.Path, folder) {
-			return fault.New(fault.Usage, "the %s %s is in the job folder %s, which gpurun clears; move it to another place", file.Name, file.Path, folder)
-		}
-	}
-	return nil
 }
 
 // files returns the files that the job reads and writes. For a retry, they are those of
@@ -123,8 +110,8 @@ func checkApart(c Config, folder string) error {
 func (c Config) files(folder string) (files []NamedFile) {
 	inputs, errorsFile := []string{c.Input.Path}, c.Output.Errors
 	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && c.Input.Path == "" {
-		inputs, errorsFile = []string{m.Input}, m.Errors
-	} else if found, _, err := expand.Files(c.Input.names(), newJobFiles(c).originOf); err == nil { // else the job reports what is wrong
+		inputs, errorsFile = []string{m.Input.Path}, m.Spec.Output.Errors
+	} else if found, _, err := expand.Files(inputNames(c.Input), newJobFiles(c.Output, c.Resume.WorkDir).originOf); err == nil { // else the job reports what is wrong
 		inputs = nil
 		for _, file := range found {
 			inputs = append(inputs, file.Name)
@@ -154,12 +141,12 @@ func checkWritable(file NamedFile) error {
 	path := realPath(file.Path)
 	if dir := filepath.Dir(path); !files.IsFolder(dir) {
 		dir = filepath.Dir(file.Path)
-		return fault.New(fault.Usage, "%s: the folder %s for %s does not exist: mkdir -p %s", file.Name, dir, file.Path, dir)
+		return fault.NoFolder.New("%s: the folder %s for %s does not exist: mkdir -p %s", file.Name, dir, file.Path, dir)
 	}
 	_, missing := os.Stat(path)
 	opened, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fault.New(fault.Usage, "%s %s cannot be written: %w", file.Name, file.Path, err)
+		return fault.WriteFailed.Of(fault.Usage, "%s %s cannot be written: %w", file.Name, file.Path, err)
 	}
 	opened.Close()
 	if errors.Is(missing, os.ErrNotExist) {

@@ -45,7 +45,7 @@ type load struct {
 func (r *Report) bottleneck(cores int, python bool) *Bottleneck {
 	l := load{cores: cores, python: python}
 	for _, w := range r.Workers {
-		l.alive += w.alive
+		l.alive += w.Alive
 		l.loading += w.Load
 		l.cpu += w.CPU
 		l.input += w.WaitedInput

@@ -7,100 +7,80 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 )
-
-// ClaimRequest is what a job asks of Config.Devices.Claim.
-type ClaimRequest struct {
-	// Devices are the devices the job may use, in selection order; at least one.
-	Devices []gpu.Device
-	// Named means that the user named the devices instead of taking all available ones.
-	Named bool
-	// Most is how many devices the job has work for, a multiple of GPUsPerWorker. A job
-	// of one chunk must not keep eight GPUs from others.
-	Most int
-	// PerWorker is Config.Devices.GPUsPerWorker.
-	PerWorker int
-	// Preview asks what the job would get, without taking devices or waiting.
-	Preview bool
-	// Notice shows the user a line, for example which job it is waiting for. Alarm shows one
-	// that even a quiet display must not hide.
-	Notice, Alarm func(string)
-}
-
-// Claim holds the devices that a job may use of those it selected, when several jobs
-// share a machine. Config.Devices.Claim creates it.
-type Claim struct {
-	// Devices are the ones that the job has to itself or shares.
-	Devices []gpu.Device
-	// Notes are lines for the user.
-	Notes []string
-	// Memory is how many bytes of each device the job holds; 0 for all of it. More acquires
-	// further bytes of a device before gpurun adds a worker that would exceed them; nil
-	// means that there are none.
-	Memory uint64
-	More   func(ctx context.Context, device gpu.Device, bytes uint64) error
-	// Keep returns all devices but these, since a small input needs fewer. Release
-	// returns all of them. Neither may be nil.
-	Keep    func([]gpu.Device)
-	Release func()
-}
 
 // useDevices builds slots from devices. If the user named no GPUs, those that do not
 // fill a group stay idle, and the plan reports them.
-func (p *prepared) useDevices(devices []gpu.Device) error {
-	p.idle = nil
-	if rest := len(devices) % p.config.Devices.GPUsPerWorker; p.selection.IsAll() && len(devices) > rest {
-		devices, p.idle = devices[:len(devices)-rest], devices[len(devices)-rest:]
+func (s *staff) useDevices(devices []gpu.Device) error {
+	s.idle = nil
+	if rest := len(devices) % s.config.Devices.GPUsPerWorker; s.selection.IsAll() && len(devices) > rest {
+		devices, s.idle = devices[:len(devices)-rest], devices[len(devices)-rest:]
 	}
-	groups, err := gpu.Group(devices, p.config.Devices.GPUsPerWorker)
+	groups, err := gpu.Group(devices, s.config.Devices.GPUsPerWorker)
 	if err != nil {
 		return err
 	}
-	p.plan.Slots = makeSlots(groups, p.workersPerGPU(groups), p.config.cores(), p.config.Devices.WorkersPerGPU == AutoWorkers)
+	s.plan.Slots = makeSlots(groups, s.workersPerGPU(groups), s.config.cores(), s.config.Devices.WorkersPerGPU == AutoWorkers)
 	return nil
 }
 
-// claimDevices claims as many devices as the job has work for and replans for what it
-// gets. It may wait for another user's job to end.
-func (p *prepared) claimDevices(ctx context.Context) error {
-	most := p.usefulDevices()
-	if p.config.Devices.Claim == nil || most == 0 {
-		return nil
+// staff is who may compute a job: devices, and the slots on them in the plan.
+type staff struct {
+	*emitter
+	config     *order
+	plan       *Plan
+	selection  gpu.Selection
+	deviceNote string        // what the plan says about the devices, empty for nothing
+	idle       []gpu.Device  // selected or claimed, but not filling a group
+	reserve    []Slot        // slots that the plan allows beyond those that start
+	claim      *Claim        // nil without Config.Devices.Claim
+	registry   *gpu.Registry // of the slots' devices; every slot of the plan is acquired
+	// resumed is how many workers an earlier run found to be best.
+	resumed map[string]scaler.Saved
+}
+
+// release gives the devices back.
+func (s *staff) release() {
+	if s.claim != nil {
+		s.claim.Release()
 	}
-	claim, err := p.config.Devices.Claim(ctx, ClaimRequest{
-		Devices: p.candidates(), Named: !p.selection.IsAll(), Most: most, PerWorker: p.config.Devices.GPUsPerWorker, Preview: p.preview, Notice: p.notice, Alarm: p.alarm,
+}
+
+// claimDevices claims as many devices as there is work for. It may wait for another user's job
+// to end. changed: others than were planned for have been claimed.
+func (s *staff) claimDevices(ctx context.Context, slots int, preview bool) (changed bool, err error) {
+	// Slots are spread over all devices before any gets a second.
+	most := min(slots*s.config.Devices.GPUsPerWorker, len(s.slotDevices()))
+	if s.config.Devices.Claim == nil || most == 0 {
+		return false, nil
+	}
+	s.claim, err = s.config.Devices.Claim(ctx, ClaimRequest{
+		Devices: s.candidates(), Named: !s.selection.IsAll(), Most: most, PerWorker: s.config.Devices.GPUsPerWorker, Preview: preview, Notice: s.notice, Alarm: s.alarm,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fault.New(fault.Canceled, "stopped before anything was started")
+		return false, fault.Interrupted.New("stopped before anything was started")
 	case err != nil:
-		return err
+		return false, err
 	}
-	p.claim = claim
-	p.plan.Notes = append(p.plan.Notes, claim.Notes...)
-	if slices.EqualFunc(claim.Devices, p.slotDevices(), sameDevice) {
-		p.idle = nil // the claim left them out, and reports it
-		return nil
+	s.plan.Notes = append(s.plan.Notes, s.claim.Notes...)
+	if slices.EqualFunc(s.claim.Devices, s.slotDevices(), sameDevice) {
+		s.idle = nil // the claim left them out, and reports it
+		return false, nil
 	}
-	if err := p.useDevices(claim.Devices); err != nil {
-		return err
-	}
-	if err := p.fitKernel(true); err != nil {
-		return err
-	}
-	p.describeChunks()
-	return nil
+	return true, s.useDevices(s.claim.Devices)
 }
 
 func sameDevice(a, b gpu.Device) bool { return a.String() == b.String() }
 
 // candidates returns the devices that suit the kernel: those of the slots, and those
 // that are idle only because they do not fill a group.
-func (p *prepared) candidates() []gpu.Device { return append(p.slotDevices(), p.idle...) }
+func (s *staff) candidates() []gpu.Device { return append(s.slotDevices(), s.idle...) }
 
 // slotDevices returns the distinct devices of the slots.
-func (p *prepared) slotDevices() (devices []gpu.Device) {
-	for _, slot := range p.plan.Slots {
+func (s *staff) slotDevices() (devices []gpu.Device) {
+	for _, slot := range s.plan.Slots {
 		for _, d := range slot.Devices {
 			if !slices.ContainsFunc(devices, func(other gpu.Device) bool { return sameDevice(d, other) }) {
 				devices = append(devices, d)
@@ -110,26 +90,12 @@ func (p *prepared) slotDevices() (devices []gpu.Device) {
 	return devices
 }
 
-// usefulDevices returns how many devices there is work for: slots are spread over all
-// devices before any gets a second.
-func (p *prepared) usefulDevices() int {
-	return min(p.usefulSlots()*p.config.Devices.GPUsPerWorker, len(p.slotDevices()))
-}
-
-func (p *prepared) notice(text string) {
-	p.emit(Notice{Text: text})
-}
-
-func (p *prepared) alarm(text string) {
-	p.emit(Notice{Text: text, Alarm: true})
-}
-
 // noteIdle reports the GPUs that do not fill a group.
-func (p *prepared) noteIdle() {
-	if len(p.idle) > 0 {
-		all := len(p.slotDevices()) + len(p.idle)
-		p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("using %d of %d GPUs: %s",
-			all-len(p.idle), all, IdleText(p.idle, p.config.Devices.GPUsPerWorker)))
+func (s *staff) noteIdle() {
+	if len(s.idle) > 0 {
+		all := len(s.slotDevices()) + len(s.idle)
+		s.plan.Notes = append(s.plan.Notes, fmt.Sprintf("using %d of %d GPUs: %s",
+			all-len(s.idle), all, IdleText(s.idle, s.config.Devices.GPUsPerWorker)))
 	}
 }
 
@@ -147,9 +113,15 @@ func IdleText(idle []gpu.Device, group int) string {
 	return fmt.Sprintf("%s %s idle, since each worker takes %d", gpu.Enumerate(names), verb, group)
 }
 
-// keepClaimed returns the devices that no slot uses.
-func (p *prepared) keepClaimed() {
-	if p.claim != nil {
-		p.claim.Keep(p.slotDevices())
+// settle decides which slots start, given how many there is work for.
+func (s *staff) settle(useful int) {
+	s.noteIdle()
+	s.keepSlots(useful)
+	if len(s.plan.Slots) == 0 || s.plan.Info.NoDevice {
+		s.dropDeviceNote()
+	}
+	s.reserveSlots()
+	if s.claim != nil {
+		s.claim.Keep(s.slotDevices())
 	}
 }

@@ -13,12 +13,13 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Combined is an output that consists of the outputs of finished jobs, one after the other,
@@ -54,7 +55,7 @@ func Combine(ctx context.Context, c Combined) error {
 	if err := combined.load(); err != nil || combined.first == nil {
 		return err // nothing was kept
 	}
-	f, err := openFolder(ctx, Config{Output: Output{Path: c.Output}})
+	f, err := openFolder(ctx, combined.first.Spec.Writing(c.Output, c.Errors))
 	if err != nil {
 		return err
 	}
@@ -63,13 +64,13 @@ func Combine(ctx context.Context, c Combined) error {
 	case err != nil:
 		return err
 	case unfinished != nil:
-		return fault.New(fault.Conflict, "%s belongs to an unfinished job with the same output", f.path)
+		return fault.ShardTaken.New("%s belongs to an unfinished job with the same output", f.path)
 	}
 	if err := f.begin(); err != nil {
 		return err
 	}
 	if err := combined.write(f); err != nil {
-		return fault.Wrap(fault.Storage, err)
+		return fault.JobFiles.Wrap(err)
 	}
 	return nil
 }
@@ -80,13 +81,12 @@ type combination struct {
 	first   *manifest // of the first piece that has one; nil if none has
 	folders []*folder
 	reports []Report // without a folder: what is known of the piece
-	format  encode.Format
 }
 
 // load reads the job folders of the pieces.
 func (c *combination) load() error {
 	for _, p := range c.Pieces {
-		f := &folder{path: absolute(p.Output) + folderSuffix}
+		f := &folder{path: absolute(p.Output) + spec.FolderSuffix}
 		m, err := readManifest(f.join(manifestFile))
 		report := Report{In: p.Records, Succeeded: p.Succeeded, Failed: p.Failed, Dropped: p.Dropped}
 		switch {
@@ -98,23 +98,15 @@ func (c *combination) load() error {
 				c.first = m
 			}
 		case p.Failed > 0 || !errors.Is(err, os.ErrNotExist):
-			return fault.New(fault.Conflict, "what is known of the failed records of %s: %w", p.Output, err)
+			return fault.RunDamaged.New("what is known of the failed records of %s: %w", p.Output, err)
 		}
 		c.folders, c.reports = append(c.folders, f), append(c.reports, report)
 	}
 	if c.first == nil && len(c.Pieces) == 0 { // no record, hence no piece
 		c.first = &manifest{Version: manifestVersion}
-		if err := json.Unmarshal(c.Print, &c.first.Fingerprint); err != nil {
-			return err
-		}
-		c.first.Input, c.first.Kernel = c.first.Fingerprint.Input.Path, c.first.Fingerprint.Kernel.Name
+		return json.Unmarshal(c.Print, &c.first.identity)
 	}
-	if c.first == nil {
-		return nil
-	}
-	var err error
-	c.format, err = encode.ByName(c.first.Fingerprint.Output.Format)
-	return err
+	return nil
 }
 
 // write writes the files of the folder. The manifest comes last: without it there is no job.
@@ -133,15 +125,11 @@ func (c *combination) write(f *folder) error {
 		return err
 	}
 	m := *c.first
-	var print fingerprint
-	if err := json.Unmarshal(c.Print, &print); err != nil {
+	var whole identity
+	if err := json.Unmarshal(c.Print, &whole); err != nil {
 		return err
 	}
-	m.Fingerprint.Input, m.Fingerprint.Output.Errors = print.Input, print.Output.Errors
-	m.Output, m.Errors, m.Created = absolute(c.Output), c.Errors, report.Started
-	if keepsParts(c.Output) {
-		m.Output += "/"
-	}
+	m.Input, m.Spec, m.Created = whole.Input, m.Spec.Writing(c.Output, c.Errors), report.Started
 	m.Cut = input.Cut{Records: report.In, Blank: report.Blank}
 	f.finish(false)
 	crash.Point("combining")
@@ -170,7 +158,7 @@ func (c *combination) writeFailures(path string) error {
 		}
 		length, err := c.length(i)
 		if err != nil && slices.ContainsFunc(c.Pieces[i+1:], func(p Piece) bool { return p.Failed > 0 }) {
-			return fault.New(fault.Conflict, "the size of %s before it was compressed is unknown: %w", p.Output, err)
+			return fault.RunDamaged.New("the size of %s before it was compressed is unknown: %w", p.Output, err)
 		}
 		base += length
 	}
@@ -179,20 +167,17 @@ func (c *combination) writeFailures(path string) error {
 
 // length returns the size of a piece's results before they were encoded.
 func (c *combination) length(i int) (length int64, err error) {
-	if !keepsParts(c.Output) {
-		if c.format.Encodes() {
-			report, err := readReport(c.folders[i].join(reportFile)) // there may be none
-			return report.Unencoded, err
+	format := c.first.Spec.Results.Format
+	if c.first.Spec.Results.PartBytes == 0 {
+		length = format.Length(c.Pieces[i].Bytes, c.reports[i].Unencoded)
+		if length == 0 && c.Pieces[i].Bytes > 0 && c.reports[i].Started.IsZero() {
+			return 0, os.ErrNotExist // its report
 		}
-		return c.Pieces[i].Bytes, nil
+		return length, nil
 	}
 	m, err := commit.ReadManifest(c.Pieces[i].Output)
 	for _, part := range m.Parts {
-		if c.format.Encodes() {
-			length += part.Unencoded
-		} else {
-			length += part.Bytes
-		}
+		length += part.Length()
 	}
 	return length, err
 }
@@ -244,27 +229,26 @@ func (c *combination) report() (Report, error) {
 		}
 		if r.Kernel == "" {
 			r.Input, r.Format = piece.Input, piece.Format
-			r.Kernel, r.BatchSize, r.Concurrency, r.GroupBy = piece.Kernel, piece.BatchSize, piece.Concurrency, piece.GroupBy
+			r.Kernel, r.BatchSize, r.Concurrency, r.Unit, r.GroupBy = piece.Kernel, piece.BatchSize, piece.Concurrency, piece.Unit, piece.GroupBy
 		}
 		r.add(piece)
 		r.addWorkers(piece.Workers, c.Pieces[i].Machine)
 		tally.Add(piece.failureTally())
 	}
 	if len(c.reports) == 0 {
-		r.Input, r.Kernel, r.Started = c.first.Input, c.first.Kernel, time.Now()
+		r.Input, r.Kernel, r.Started = c.first.Input.Path, c.first.Spec.Kernel.Name, time.Now()
 		ended = r.Started
 	}
 	r.Failures, r.Causes = failureReports(tally.Kinds), failureReports(tally.Causes)
 	r.Elapsed = ended.Sub(r.Started)
 	r.Computed = r.In
-	r.Rate = rate(r.In, r.Elapsed)
-	if !keepsParts(c.Output) {
-		r.noteOutput(c.Sum, r.Unencoded, c.format)
+	r.Rate = event.Rate(r.In, r.Elapsed)
+	if c.first.Spec.Results.PartBytes == 0 {
+		r.noteOutput(c.Sum, r.Unencoded, c.first.Spec.Results.Format)
 		return r, nil
 	}
-	m, err := commit.ReadManifest(c.Output)
-	r.OutputBytes = m.Bytes
-	return r, err
+	r.OutputBytes = spec.At(c.Output).Bytes()
+	return r, nil
 }
 
 // add adds the counts of another report.

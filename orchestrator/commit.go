@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -14,14 +13,16 @@ import (
 // committer writes finished segments to the journal and the output. Only its goroutine
 // touches the output while the workers compute.
 type committer struct {
-	*prepared
-	folder   *folder
 	output   *commit.Output
-	ledger   *ledger
 	segments chan chunk.Segment
-
-	diskChecked bool
-	unread      bool // run was abandoned in a write, and the output with it
+	appended func(chunk.Tally) // called with what the output contains
+	total    func() int64      // number of records, -1 while unknown
+	// check checks the input that a segment was read from, before it is committed.
+	check func(chunk.Segment) error
+	disk  diskWarning
+	// giveUp limits how long an aborted job waits for the reader of its output.
+	giveUp func() <-chan time.Time
+	unread bool // run was abandoned in a write, and the output with it
 }
 
 // commitInterval is how often the output is checkpointed when no segment arrives.
@@ -54,7 +55,7 @@ func (c *committer) run() error {
 				return c.output.Checkpoint(true)
 			}
 			err = c.commit(segment)
-			c.warnOfDisk()
+			c.disk.warn(c.output, c.total())
 		case <-c.output.Encoded():
 			err = c.output.Land()
 		case <-ticker.C:
@@ -68,53 +69,24 @@ func (c *committer) run() error {
 
 // commit commits a segment if the input it was read from is unchanged.
 func (c *committer) commit(segment chunk.Segment) error {
-	if err := c.checkSegment(segment); err != nil {
-		return err
-	}
-	if err := c.noteSums(); err != nil {
+	if err := c.check(segment); err != nil {
 		return err
 	}
 	err := c.output.Commit(segment)
 	appended, _ := c.output.Appended()
-	c.ledger.setAppended(appended)
+	c.appended(appended)
 	return err
 }
-
-// checkSegment checks the part of the input that a segment comes from, if the file looks
-// modified.
-func (c *committer) checkSegment(s chunk.Segment) error {
-	if c.watch == nil {
-		return c.input.check(s.Start.Offset, s.Next.Offset, c.notice)
-	}
-	if number, ok := c.located.SectionOf(s.First); ok {
-		return c.watch.checkSection(number, c.notice)
-	}
-	return nil
-}
-
-// checkInput checks all of the input if a file looks modified.
-func (c *committer) checkInput() error {
-	if c.watch == nil {
-		return c.input.check(0, math.MaxInt64, c.notice)
-	}
-	return c.watch.checkAll(c.notice)
-}
-
-// lastWrite is how long an aborted job waits for the reader of its output.
-const lastWrite = time.Second
 
 // last waits for the end of run in an aborted job. A write to a file completes; if a
 // stream has no reader, run is abandoned.
 func (c *committer) last(committed <-chan error) error {
-	if !isStream(c.config.Output.Path) && (c.config.Output.Errors == "" || !isStream(c.config.Output.Errors)) {
-		return <-committed
-	}
 	select {
 	case err := <-committed:
 		return err
-	case <-time.After(lastWrite):
+	case <-c.giveUp():
 		c.unread = true
-		return fault.New(fault.Canceled, "stopped on request while the output was not being read")
+		return fault.ReaderEnded.New("stopped on request while the output was not being read")
 	}
 }
 

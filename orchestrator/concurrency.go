@@ -1,6 +1,10 @@
 package orchestrator
 
-import "github.com/gpurun/gpurun/internal/fault"
+import (
+	"fmt"
+
+	"github.com/gpurun/gpurun/internal/fault"
+)
 
 const (
 	// concurrentGroup is how many records a worker reads at a time for a kernel that
@@ -16,7 +20,7 @@ const (
 // and chooses how many are read at a time.
 func (p *prepared) fitConcurrency() error {
 	refuse := func(what, setting string) error {
-		return fault.New(fault.Usage, "kernel %s computes records one by one (concurrency %d): %s does not combine with it",
+		return fault.KernelUnsuited.New("kernel %s computes records one by one (concurrency %d): %s does not combine with it",
 			p.config.Kernel.Name, p.plan.Info.Concurrency, what).Set(setting)
 	}
 	switch batching := p.config.Batching; {
@@ -28,8 +32,9 @@ func (p *prepared) fitConcurrency() error {
 		return refuse("a batch cost", "batch-cost")
 	}
 	setDefault(&p.plan.BatchSize, concurrentGroup)
+	p.plan.Unit, p.plan.Flight = "records", fmt.Sprintf("%d records in flight", p.plan.Info.Concurrency)
 	// Idle slots share the chunk of a busy one, so a slot gets a single chunk unless the parts
 	// of the output end where chunks do.
-	p.oneChunk = !keepsParts(p.config.Output.Path) && p.config.Batching.ChunksPerGPU == DefaultChunksPerGPU
+	p.oneChunk = p.config.Results.PartBytes == 0 && p.config.Batching.ChunksPerGPU == DefaultChunksPerGPU
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -330,15 +331,16 @@ func TestAnswersInProgress(t *testing.T) {
 		return `,"sleep":20`
 	}), 8)
 	most, last := int64(0), int64(0)
-	c.Control = new(orchestrator.Control)
+	job := view.NewCollector(time.Now)
 	c.Display.OnEvent = func(event orchestrator.Event) {
+		job.Event(event)
 		if e, ok := event.(orchestrator.Progress); ok {
 			total := e.Job.Records + e.Answers
 			if total < last || total > n || e.Ahead > e.Answers+e.Job.Records || e.Computed != total || e.Held > n || e.Held < e.Chunk.Records+e.Ahead {
 				t.Errorf("%d records have an answer, after %d; %+v", total, last, e)
 			}
-			if s := c.Control.Snapshot(); s.Done.Records+s.Answers < total || s.Rate <= 0 {
-				t.Errorf("%d records have an answer, but a snapshot has %d and %d (%g/s)", total, s.Done.Records, s.Answers, s.Rate)
+			if v := job.View(); v.Reached() < total || v.AverageRate <= 0 {
+				t.Errorf("%d records have an answer, but a view has %d and %d (%g/s)", total, v.Done.Records, v.Answers, v.AverageRate)
 			}
 			most, last = max(most, e.Answers), total
 		}

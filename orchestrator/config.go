@@ -1,47 +1,58 @@
 package orchestrator
 
 import (
-	"context"
-	"io"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/resources"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/fleet"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
+	"github.com/gpurun/gpurun/orchestrator/source"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
-// Defaults of Config's fields; the fields' comments give the reasons.
+// The settings of a job are declared in package spec.
+type (
+	Input        = spec.Input
+	Output       = spec.Output
+	OutputArray  = spec.OutputArray
+	Kernel       = spec.Kernel
+	Fetch        = spec.Fetch
+	FetchMember  = spec.FetchMember
+	Devices      = spec.Devices
+	Batching     = spec.Batching
+	Resume       = spec.Resume
+	Failures     = spec.Failures
+	Halt         = spec.Halt
+	Display      = spec.Display
+	Stagger      = spec.Stagger
+	ClaimRequest = spec.ClaimRequest
+	Claim        = spec.Claim
+)
+
+// Defaults and values of settings; see package spec.
 const (
-	DefaultBatchSize      = 128
-	DefaultBatchBytes     = 32 << 20
-	DefaultChunksPerGPU   = 16
-	DefaultMaxRecordBytes = 16 << 20
-	DefaultTimeout        = 5 * time.Minute
-	DefaultOpenTimeout    = 30 * time.Minute
-	DefaultRetries        = 3
-	DefaultFlush          = time.Second
-	DefaultCheckpoint     = 30 * time.Second
-	DefaultDrainTimeout   = 20 * time.Second
+	DefaultBatchSize      = spec.DefaultBatchSize
+	DefaultChunksPerGPU   = spec.DefaultChunksPerGPU
+	DefaultMaxRecordBytes = spec.DefaultMaxRecordBytes
+	DefaultTimeout        = spec.DefaultTimeout
+	NaNNull               = spec.NaNNull
+	NaNError              = spec.NaNError
+	OpenAIBatch           = spec.OpenAIBatch
+	NoGrouping            = spec.NoGrouping
+	AutoWorkers           = spec.AutoWorkers
+	StaggerAuto           = spec.StaggerAuto
+	StaggerOn             = spec.StaggerOn
+	StaggerOff            = spec.StaggerOff
 )
 
-// Values of Config.Kernel.NaN: what happens to NaN and infinity.
-const (
-	NaNNull  = "null"
-	NaNError = "error"
-)
-
-// leastTimeout is the minimum a batch gets, however fast the others were, unless
-// Timeout is set.
-const leastTimeout = time.Minute
-
-// chunkBatches is how many batches a chunk of a stream holds by default.
-const chunkBatches = 16
-
-// Config describes one job. Its groups are the headings of gpurun run --help. Input.Path,
-// Output.Path and Kernel.Name are required; the zero value of every other field selects its
-// default.
+// Config describes one job: its settings, whose groups are the headings of gpurun run --help,
+// and what the program brings. Input.Path, Output.Path and Kernel.Name are required; the zero
+// value of every other field selects its default.
 type Config struct {
 	Input    Input
 	Output   Output
@@ -52,358 +63,105 @@ type Config struct {
 	Resume   Resume
 	Failures Failures
 	Display  Display
-
-	// Format is what the lines of input and output are: any JSON, or OpenAIBatch for
-	// requests and results of OpenAI's batch files. docs/llm.md describes those.
+	// Format is what the lines of input and output are: any JSON, or OpenAIBatch.
 	Format string
-
-	// Dir is the working folder of kernels; default the process's own. Relative names of
-	// kernels refer to it.
+	// Dir is the working folder of kernels; default the process's own.
 	Dir string
+
+	Program
+}
+
+// Program is what the program that runs a job brings.
+type Program struct {
 	// WorkerBinary is the gpurun program to start workers from; default this program. Set
 	// it if this program's main does not call worker.Init.
 	WorkerBinary string
 	// Pool, if set, keeps workers with open kernels for the next job with the same pool.
-	Pool *Pool
-	// Control, if set, lets other goroutines pause and inspect the job.
-	Control *Control
+	Pool *Pool `json:"-"`
+	// Control, if set, lets other goroutines pause the job.
+	Control *Control `json:"-"`
 	// Abort, when closed, ends the job at once, without waiting for the batches being
 	// computed. Canceling Run's context waits for those, up to Resume.DrainTimeout.
-	Abort <-chan struct{}
+	Abort <-chan struct{} `json:"-"`
+	// Options are for tests.
+	Options Options `json:"-"`
+}
 
-	// inputs are what Input names; nil if that is one file of plain lines.
-	inputs *inputs
-	// leftOut are outputs of other jobs in the folders that Input names.
-	leftOut []string
-	// noDurable skips durable points, for the benchmark that measures their cost.
-	noDurable bool
-	// durableEvery is the interval between durable points, for tests that want many.
-	durableEvery time.Duration
-	// unitBytes is the size of a unit of an encoded output, for tests that want many.
-	unitBytes int64
-	// leastTimeout is the minimum a batch gets unless Timeout is set.
-	leastTimeout time.Duration
-	// pluginPath overrides $GPURUN_PLUGIN_PATH, so that Retry uses the job's.
-	pluginPath string
-	// retriedSpec are the columns of the job that is retried, knownLayout is their layout.
-	retriedSpec *columns.Spec
-	knownLayout *columns.Layout
-	// framed makes Retry able to tell which lines belong to which record.
-	framed bool
+// Options replace the machine, the clock and intervals in tests. Their zero value is what
+// everyone else wants.
+type Options struct {
+	noDurable    bool          // skip durable points, to measure their cost
+	durableEvery time.Duration // between durable points
+	unitBytes    int64         // of an encoded output
+	leastTimeout time.Duration // the minimum a batch gets unless Timeout is set
+	checkWait    time.Duration // how long workers wait for the check of an earlier run's output
+	devices      gpu.Options
+	clock        gpu.Clock
+	handBack     time.Duration // how long a paused worker keeps its chunk
+	firstProbe   time.Duration // how long a lost device is left alone
+	stallAfter   time.Duration // how long a silent first batch goes unreported
+	scaleSpeed   float64       // how much faster the time of the scaler runs; it then ignores how busy the host is
+	scaleFigures func(*scaling.Figures)
+}
+
+// settings returns what a job is, without the program that runs it.
+func (c Config) settings() spec.Config {
+	return spec.Config{
+		Input: c.Input, Output: c.Output, Kernel: c.Kernel, Fetch: c.Fetch, Devices: c.Devices, Batching: c.Batching,
+		Resume: c.Resume, Failures: c.Failures, Display: c.Display, Format: c.Format, Dir: c.Dir,
+	}
+}
+
+// order is a job that is to be run: what it is, who runs it, and what it reads.
+type order struct {
+	*spec.Spec
+	Program
+	// inputs are what Input names, once the order is open.
+	inputs *source.Inputs
+	// stdin is standard input if the program feeds it with lines: see Stream.
+	stdin *format.Lines
 	// sick are devices to leave out, because records of the job failed on them.
 	sick []SickDevice
-	// streaming: the input is a feed and the output consists of frames; see Stream.
-	streaming bool
-	// checkWait is how long workers wait for the check of an earlier run's output,
-	// default outputCheckWait; with checkAll they wait until it ends.
-	checkWait time.Duration
-	checkAll  bool
+	// checkAll: workers wait until the output of an earlier run is checked.
+	checkAll bool
 	// repaired, if set, is where a damaged input that was replaced differs from what an
 	// earlier run has read.
 	repaired *input.Repaired
-	// devices replaces the machine's devices in tests, clock the monitor's clock.
-	devices gpu.Options
-	clock   gpu.Clock
-	// handBack is how long a paused worker keeps its chunk.
-	handBack time.Duration
-	// firstProbe is how long a lost device is left alone before it is tried again.
-	firstProbe time.Duration
-	// scaleSpeed makes the time of the scaler run faster in tests, which ignore how busy
-	// the host is.
-	scaleSpeed float64
-	// scaleFigures replaces what the scaler measures of a device in tests.
-	scaleFigures func(*scaling.Figures)
-	// stallAfter is how long a silent first batch goes unreported.
-	stallAfter time.Duration
 }
 
-// Input is what a job reads, and which records of it.
-type Input struct {
-	// Path is a file of JSON lines, plain or compressed with gzip or zstd; or - for Stdin. A
-	// pipe or device is streamed, like -. It may also be what Paths may contain. A job that
-	// reads a stream resumes if the same bytes arrive again.
-	Path string
-	// Paths, if set, are read instead of Path, one after the other: files, globs (also with
-	// **), folders, @FILE for a list of names, - for Stdin.
-	Paths []string
-	// Format is that of all inputs: jsonl and others, see package decode. By default it is
-	// recognized by content.
-	Format string
-	// Columns are the columns of Parquet and CSV files to read, in this order; the default
-	// is all. In a CSV file, a type may follow a name: "id:int64".
-	Columns []string
-	// Stdin is read for "-"; nil means os.Stdin.
-	Stdin io.Reader
-	// Offset skips the first records; Limit caps how many are processed. Default 0: all.
-	Limit, Offset int64
-	// Place is where the records that Offset and Limit select are in an input that is one
-	// plain file, and Counts are the numbers of records in the files of any other input; nil
-	// if unknown. They save reading what precedes the records; see MakeSurvey.
-	Place  *chunk.Chunk
-	Counts []int64
-	// Reprocess also passes records that come in with an _error to the kernel; the
-	// _error is removed from those that succeed. By default they pass through unchanged.
-	Reprocess bool
-	// MaxRecordBytes is the length above which a line counts as a failed record; default
-	// 16 MiB, so that a file without line breaks does not exhaust memory.
-	MaxRecordBytes int64
-	// NoValidate trusts the input to be valid JSON, one value per line. An invalid line
-	// goes to the kernel as it is.
-	NoValidate bool
-	// Split is how a file is cut; default by records up to 16 GiB, by bytes above:
-	// counting records first would delay the start. It has no effect on a stream.
-	Split input.Split
-	// ChunkRecords is the number of records in a chunk of a stream or of a compressed file;
-	// default 16 batches.
-	ChunkRecords int64
-	// Flush is how long a record of a stream may wait for its chunk to fill; default 1s.
-	Flush time.Duration
-	// SkipBad skips what cannot be read of a damaged file, and reports it. By default such a
-	// file stops the job.
-	SkipBad bool
-}
-
-// Output is where results go, and what they contain.
-type Output struct {
-	// Path is a file, or a folder of parts with a manifest if the name ends in /. Either
-	// appears under its name when it is complete. Standard output (-), a device and a pipe
-	// are written as results arrive; such a job cannot be resumed.
-	Path string
-	// Stdout is written if Path is "-"; nil means os.Stdout.
-	Stdout io.Writer
-	// Format is how the output is stored: jsonl, jsonl.gz, jsonl.zst or parquet. Default what
-	// the name of the output says, else jsonl. It must not contradict the name.
-	Format string
-	// Columns are those of an output that is a table, in this order, each perhaps with a type:
-	// "id:int64". By default, a table has all members of the results, with the types that
-	// they have in the first input records and in the first results.
-	Columns []string
-	// Arrays are columns of the results that are stored as NumPy arrays and left out of the
-	// lines: row i belongs to line i of the output. Without Errors, a mask next to each array
-	// (NAME.mask.npy) has a 1 for the row of each failed record.
-	Arrays []OutputArray
-	// Errors is a file for the failed records; if empty, they stay in their place in the
-	// output. It must not be the output.
-	Errors string
-	// Keep names the input fields to keep in the output next to the kernel's; empty keeps
-	// all.
-	Keep []string
-	// SourceField is the name of a member to add to every result: the input file and the
-	// line, or the row, that its record comes from. Empty adds none.
-	SourceField string
-	// Force replaces an existing output, which is an error otherwise.
-	Force bool
-	// PartBytes is the minimum size of a part in an output folder, before encoding; default
-	// 64 MiB. A part ends where a chunk ends.
-	PartBytes int64
-}
-
-// Kernel is what computes the records.
-type Kernel struct {
-	// Name is that of a built-in kernel, a Python file, exec:COMMAND, the path of a
-	// program, or a name found in $GPURUN_PLUGIN_PATH.
-	Name string
-	// Config is a JSON value passed to the kernel.
-	Config []byte
-	// Python is the interpreter for Python kernels; default that of the active
-	// environment, else python3.
-	Python string
-	// IOWorkers is the most threads that run a Python kernel's prepare function,
-	// default 4; or the most processes in each worker if it defines setup_prepare,
-	// default the worker's share of the cores.
-	IOWorkers int
-	// ExecMode is how an exec: kernel runs its program: batch (default), stream or
-	// per-record. Other kernels reject it.
-	ExecMode string
-	// ExecID names a field of each record that an exec: kernel's program repeats in its
-	// response, so that every line is matched with its record; empty disables this. It
-	// conflicts with ExecMode per-record, where every line answers the only record.
-	ExecID string
-	// NaN is what happens to numbers that JSON cannot represent: NaNNull (default) writes
-	// null; NaNError fails the record.
-	NaN string
-}
-
-// Fetch is which files workers fetch for the records, ahead of the kernel; by default
-// none. docs/fetch.md describes what a record may name, and what is refused.
-type Fetch struct {
-	// Members are the members that name files, and the names under which the kernel gets
-	// those files.
-	Members []FetchMember
-	// Root is the folder that paths in records are relative to and must not leave; default
-	// the folder of the input files, or Dir for a stream. If the inputs are in different
-	// folders, there is none, and paths fail their records.
-	Root string
-	// MaxBytes is the most that a file may have; default 64 MiB. A larger one fails its
-	// record.
-	MaxBytes int64
-	// Concurrency is how many files each worker fetches at a time, default 64; PerHost is
-	// how many of them from one host, default 32.
-	Concurrency, PerHost int
-	// Timeout is how long a file may take, with retries; default 1m.
-	Timeout time.Duration
-	// Retries is how often a fetch is retried after a failure that may pass; default 4,
-	// negative for never.
-	Retries int
-	// AllowPrivate permits URLs of addresses that are not public, and proxies. By default
-	// they are refused, because records could otherwise make a worker read what only its host
-	// can reach.
-	AllowPrivate bool
-}
-
-// FetchMember is a member of the records, Field, that names a file. The kernel gets the
-// file as Name.
-type FetchMember struct {
-	Name  string `json:"name"`
-	Field string `json:"field"`
-}
-
-// Devices is where kernels run, and how GPUs are kept healthy.
-type Devices struct {
-	// GPUs selects devices: all (default), 0,2, 0-3, GPU-…, cpu:4.
-	GPUs string
-	// GPUsPerWorker is the number of GPUs each worker gets, for models that span several;
-	// default 1. The number of GPUs must be a multiple of it.
-	GPUsPerWorker int
-	// WorkersPerGPU is the number of workers on each device. The default, AutoWorkers,
-	// starts one and adds more while that makes the device faster; see package scaling.
-	WorkersPerGPU int
-	// Claim is called to reserve the devices before they are used, and may wait until
-	// they are free. With nil, the job uses them as if it had them to itself. MakePlan
-	// calls it for a preview.
-	Claim func(context.Context, ClaimRequest) (*Claim, error)
-	// Stagger lets the first worker open its kernel alone before the others start: if the
-	// model cannot be loaded, the job stops before every GPU has tried. By default it does
-	// so only if files must be read from a network file system.
-	Stagger Stagger
-	// PinUUID pins devices by UUID instead of index, which some frameworks reject.
-	PinUUID bool
-	// Profile sets how early a hot GPU is throttled: datacenter (default) acts just
-	// before the GPU would throttle itself, workstation acts earlier.
-	Profile string
-	// Monitor sets the thresholds for GPU health; the zero value means
-	// gpu.DefaultConfig.
-	Monitor gpu.Config
-	// NoMonitor disables monitoring: GPUs are not throttled however hot they get.
-	NoMonitor bool
-	// NoAffinity lets workers run on all CPUs, not only on those near their GPU.
-	NoAffinity bool
-}
-
-// Batching is how records are grouped for kernels and workers.
-type Batching struct {
-	// Size is the number of records in a batch; default what the kernel asks for, else
-	// 128.
-	Size int
-	// Auto lets each worker search for the batch size with the highest throughput,
-	// starting at Size.
-	Auto bool
-	// Bytes limits the size of a batch, so that long records do not exhaust memory;
-	// default 32 MiB. A longer record forms its own batch.
-	Bytes int
-	// GroupBy is a member of a record. Batches then hold records of similar size: by the
-	// length of a text or array, or by the value of a number; a record without the member
-	// has size 0. Default what the kernel asks for, else batches in input order; NoGrouping
-	// for the latter. The output is in input order either way.
-	GroupBy string
-	// Cost limits the size of the grouped records of a batch, padding included: the
-	// largest times their number. 0 for no limit. A larger record forms its own batch.
-	Cost int64
-	// ChunksPerGPU is the number of chunks per slot that the input is cut into; default
-	// 16, so that fast devices can take work from slow ones. 1 is the static split,
-	// ceil(n / slots).
-	ChunksPerGPU int
-}
-
-// Resume is how a job stops and resumes.
-type Resume struct {
-	// Fresh starts over instead of resuming an interrupted job.
-	Fresh bool
-	// AcceptChanges resumes an interrupted job although these changed: kernel, config.
-	// Then results of both versions are in the output.
-	AcceptChanges []string
-	// MaxTime stops the job, resumably, after this time; 0 for never.
-	MaxTime time.Duration
-	// MaxRequests and MaxTokens stop the job, resumably, when all of its runs together have
-	// sent this number of requests or used this number of tokens; 0 for no limit. A request is an attempt to
-	// compute a record. Only a kernel that computes records one by one can be limited. Answers
-	// to requests that were sent before are awaited, so more tokens may be used.
-	MaxRequests, MaxTokens int64
-	// Spent is what earlier jobs have counted for the same records: see Spent. The job's counts
-	// begin there.
-	Spent map[string]int64
-	// DrainTimeout is how long the batches in flight may take once the job stops; default
-	// 20s, since schedulers kill after 30. Batches that take longer are computed by the
-	// next run.
-	DrainTimeout time.Duration
-	// Checkpoint is how long a worker computes before its results are committed; default
-	// 30s. A kill loses at most that much work per worker.
-	Checkpoint time.Duration
-	// WorkDir is where the job folder is created; default next to the output. A resume
-	// and a retry need the same.
-	WorkDir string
-	// Spool keeps a copy of a streamed input in the job folder until its results are durable, so that
-	// the job resumes without the stream once that was read to its end.
-	Spool bool
-	// Clean removes the job folder after a job in which no record failed.
-	Clean bool
-}
-
-// Failures is what counts as a failure, and when to give up.
-type Failures struct {
-	// Timeout is how long a batch may take, including the first. By default it is
-	// derived from the successful batches: 20 times the slowest, at least 1m, and at
-	// least DefaultTimeout while few have been measured. A kernel's first batch may
-	// then take as long as opening it. A record of a kernel that computes records one by one
-	// gets at least ten times as long, or what the kernel asks for (plugins.Info).
-	Timeout time.Duration
-	// OpenTimeout is how long a kernel may take to open, and again for its first batch
-	// unless Timeout is set; default 30m, since models are large.
-	OpenTimeout time.Duration
-	// Retries is how often a chunk whose worker was lost is retried before its records
-	// are marked as failed; default 3, negative for none.
-	Retries int
-	// Halt stops the job, resumably, when too many records have failed.
-	Halt Halt
-	// GiveUpMark marks the remaining records as failed when no device is left, instead
-	// of stopping the job resumably.
-	GiveUpMark bool
-}
-
-// Display is how a job reports what it does.
-type Display struct {
-	// OnEvent receives events, one at a time, on the job's goroutines; it must return
-	// quickly. Default nil: Run's report is all there is.
-	OnEvent func(Event)
-	// LogLevel is the level of the workers' logs: debug, info (default), warn, error.
-	LogLevel string
-}
-
-// OpenAIBatch, as Config.Format, reads and writes the lines of OpenAI's batch files.
-const OpenAIBatch = "openai-batch"
-
-// NoGrouping, as GroupBy, forms batches in input order even if the kernel asks for groups.
-const NoGrouping = "none"
-
-// AutoWorkers, as WorkersPerGPU, lets gpurun choose the number.
-const AutoWorkers = -1
-
-// Halt is the limit of failed records; the zero value means no limit.
-type Halt struct {
-	// Records is a number of failed records, 0 for no limit.
-	Records int64
-	// Percent is a percentage of all records, 0 for no limit.
-	Percent float64
-}
-
-// reached reports whether the job must stop. For a stream, whose total is unknown, the
-// percentage applies to the records so far, once there are enough.
-func (h Halt) reached(failed, done, total int64) bool {
-	if h.Records > 0 && failed >= h.Records {
-		return true
+// open looks for the input.
+func (o order) open() (*order, error) {
+	setDefault(&o.Options.leastTimeout, o.LeastTimeout)
+	setDefault(&o.Options.handBack, fleet.HandBackAfter)
+	setDefault(&o.Options.firstProbe, fleet.FirstProbe)
+	setDefault(&o.Options.stallAfter, fleet.StallAfter)
+	setDefault(&o.Options.checkWait, outputCheckWait)
+	if setDefault(&o.WorkerBinary, wire.Self()); o.WorkerBinary == "" {
+		return nil, fault.NoWorkerProgram.New("no program to start workers from: call worker.Init first in main, or name a gpurun binary in Config.WorkerBinary")
 	}
-	if total < 0 {
-		total = max(done, 1000)
+	return &o, o.findInput()
+}
+
+// open decides what the job is and looks for its input.
+func (c Config) open() (*order, error) {
+	s, err := spec.Resolve(c.settings())
+	if err != nil {
+		return nil, err
 	}
-	return h.Percent > 0 && total > 0 && 100*float64(failed) > h.Percent*float64(total)
+	return order{Spec: s, Program: c.Program}.open()
+}
+
+func setDefault[T comparable](member *T, value T) {
+	var zero T
+	if *member == zero {
+		*member = value
+	}
+}
+
+// cores returns the number of CPUs that this process may use.
+func (o *order) cores() int {
+	if o.Options.devices.CPUs > 0 {
+		return o.Options.devices.CPUs
+	}
+	return resources.Cores()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -21,15 +22,17 @@ type steered struct {
 	cancel  context.CancelFunc
 	done    chan error
 	mu      sync.Mutex
+	view    *view.Collector
 	events  []string
 }
 
 func steer(t *testing.T, config orchestrator.Config, control *orchestrator.Control) *steered {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &steered{t: t, control: control, cancel: cancel, done: make(chan error, 1)}
+	s := &steered{t: t, control: control, cancel: cancel, done: make(chan error, 1), view: view.NewCollector(time.Now)}
 	config.Control = control
 	config.Display.OnEvent = func(e orchestrator.Event) {
+		s.view.Event(e)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.events = append(s.events, e.EventName())
@@ -53,29 +56,29 @@ func (s *steered) count(event string) (n int) {
 	return n
 }
 
-// await waits for a snapshot that satisfies the condition.
-func (s *steered) await(what string, is func(orchestrator.Snapshot) bool) orchestrator.Snapshot {
+// await waits for a state that satisfies the condition.
+func (s *steered) await(what string, is func(view.View) bool) view.View {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		snapshot := s.control.Snapshot()
-		if is(snapshot) {
-			return snapshot
+		state := s.view.View()
+		if is(state) {
+			return state
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("waited a minute for %s: %+v", what, snapshot)
+			s.t.Fatalf("waited a minute for %s: %+v", what, state)
 		}
 	}
 }
 
-func (s *steered) awaitPaused() orchestrator.Snapshot {
+func (s *steered) awaitPaused() view.View {
 	s.t.Helper()
-	return s.await("all workers to pause", func(snapshot orchestrator.Snapshot) bool {
-		return snapshot.Phase == orchestrator.PhasePaused && len(snapshot.Workers) > 0 &&
-			!slices.ContainsFunc(snapshot.Workers, func(w orchestrator.WorkerSnapshot) bool { return w.Phase != orchestrator.PhasePaused })
+	return s.await("all workers to pause", func(v view.View) bool {
+		return v.Phase == view.PhasePaused && len(v.Workers) > 0 &&
+			!slices.ContainsFunc(v.Workers, func(w view.Worker) bool { return w.Phase != view.PhasePaused })
 	})
 }
 
-func computing(s orchestrator.Snapshot) bool { return s.Done.Records > 0 }
+func computing(s view.View) bool { return s.Done.Records > 0 }
 
 func slowConfig(d jobDir) orchestrator.Config {
 	config := d.config("test-slow")
@@ -96,13 +99,13 @@ func TestPause(t *testing.T) {
 			t.Error("pausing is new once")
 		}
 		paused := job.awaitPaused()
-		if again := job.control.Snapshot(); again.Done != paused.Done || again.Workers[0].PID == 0 {
+		if again := job.view.View(); again.Done != paused.Done || again.Workers[0].PID == 0 {
 			t.Errorf("while paused: %+v, then %+v", paused, again)
 		}
 		if !job.control.Resume() || job.control.Resume() {
 			t.Error("resuming is new once")
 		}
-		job.await("it to continue", func(s orchestrator.Snapshot) bool { return s.Done.Records > paused.Done.Records })
+		job.await("it to continue", func(s view.View) bool { return s.Done.Records > paused.Done.Records })
 	}
 	hurry(d)
 	if err := <-job.done; err != nil {
@@ -114,7 +117,7 @@ func TestPause(t *testing.T) {
 	if job.count("worker_started") != 2 || job.count("paused") != 3 || job.count("resumed") != 3 {
 		t.Errorf("events: %d workers, %d pauses, %d resumed", job.count("worker_started"), job.count("paused"), job.count("resumed"))
 	}
-	if s := job.control.Snapshot(); s.Phase != orchestrator.PhaseEnded || s.Done.Records != 1000 || s.Total != 1000 {
+	if s := job.view.View(); s.Phase != view.PhaseEnded || s.Done.Records != 1000 || s.Total != 1000 {
 		t.Errorf("at the end: %+v", s)
 	}
 	if job.control.Pause(); job.count("paused") != 3 {
@@ -127,9 +130,6 @@ func TestPause(t *testing.T) {
 func TestPausedJobStops(t *testing.T) {
 	d := newJobDir(t, numbered(100))
 	control := &orchestrator.Control{}
-	if s := control.Snapshot(); s.Phase != orchestrator.PhasePreparing || s.Total != -1 {
-		t.Errorf("before it begins: %+v", s)
-	}
 	control.Pause()
 	job := steer(t, slowConfig(d), control)
 	if s := job.awaitPaused(); s.Done.Records != 0 {

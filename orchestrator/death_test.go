@@ -173,8 +173,7 @@ func results(d jobDir, c orchestrator.Config) map[string]string {
 			}
 		}
 	}
-	if folder := strings.TrimPrefix(jobFolder(c), d.path+"/"); exists(d.join(folder + "/groups.json")) {
-		files["groups.json"] = d.read(folder + "/groups.json")
+	if folder := strings.TrimPrefix(jobFolder(c), d.path+"/"); exists(d.join(folder + "/failed.jsonl")) {
 		if c.Output.Errors == "" {
 			files["failed.jsonl"] = strings.ReplaceAll(d.read(folder+"/failed.jsonl"), d.path, "")
 		}

@@ -2,14 +2,12 @@ package orchestrator
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/columns"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
-	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // Files of some formats declare the types of their columns. A table takes them for the members
@@ -26,11 +24,11 @@ type declared struct {
 // declaredColumns returns what the input files declare; nil if some of them declare nothing.
 func (p *prepared) declaredColumns(options format.Options) *declared {
 	d := new(declared)
-	for _, file := range p.config.inputs.files {
-		if file.stream != nil {
+	for _, file := range p.config.inputs.Files {
+		if file.Stream() {
 			return nil
 		}
-		list, ok, err := file.columns(options)
+		list, ok, err := file.Columns(options)
 		if err != nil {
 			continue // a damaged file is reported when it is read
 		}
@@ -38,20 +36,10 @@ func (p *prepared) declaredColumns(options format.Options) *declared {
 			return nil
 		}
 		for _, c := range list {
-			d.add(c, file.name)
+			d.add(c, file.Name)
 		}
 	}
 	return d
-}
-
-// columns returns the columns that a file declares, if its format does that.
-func (f inputFile) columns(options format.Options) ([]format.Column, bool, error) {
-	opened, err := os.Open(f.path)
-	if err != nil {
-		return nil, false, err
-	}
-	defer opened.Close()
-	return decode.Columns(decode.File(opened, f.name, f.info.Size()), f.kind, options)
 }
 
 // add adds a column of a file.

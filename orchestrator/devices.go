@@ -12,77 +12,72 @@ import (
 
 // findDevices selects the job's devices. If there are none, it asks the kernel whether it needs
 // one.
-func (p *prepared) findDevices(ctx context.Context) error {
-	err := p.selectDevices(ctx)
-	if err != nil && p.needsNoDevice(ctx, err) {
-		p.useNoDevice()
+func (s *staff) findDevices(ctx context.Context, ask func(context.Context) error) error {
+	err := s.selectDevices(ctx)
+	if err != nil && fault.KindOf(err) == fault.NoDevice && ask(ctx) == nil && s.plan.Info.NoDevice {
+		s.useNoDevice()
 		return nil
 	}
 	return err
 }
 
-func (p *prepared) selectDevices(ctx context.Context) (err error) {
-	if p.selection, err = gpu.ParseSelection(p.config.Devices.GPUs); err != nil {
-		return p.gpusError(err)
+func (s *staff) selectDevices(ctx context.Context) (err error) {
+	if s.selection, err = gpu.ParseSelection(s.config.Devices.GPUs); err != nil {
+		return s.gpusError(err)
 	}
-	options := p.config.devices
-	options.Slow = p.notice
-	options.PinUUID = p.config.Devices.PinUUID
-	inventory, err := gpu.Select(ctx, p.selection, options)
+	options := s.config.Options.devices
+	options.Slow = s.notice
+	options.PinUUID = s.config.Devices.PinUUID
+	inventory, err := gpu.Select(ctx, s.selection, options)
 	if err != nil {
-		return p.gpusError(err)
+		return s.gpusError(err)
 	}
 	if inventory.Note != "" {
-		p.deviceNote = inventory.Note
-		p.plan.Notes = append(p.plan.Notes, inventory.Note)
+		s.deviceNote = inventory.Note
+		s.plan.Notes = append(s.plan.Notes, inventory.Note)
 	}
-	return p.useDevices(p.withoutSick(inventory.Devices))
+	return s.useDevices(s.withoutSick(inventory.Devices))
 }
 
 // withoutSick leaves out devices on which records of the job failed that succeed on others, as
 // long as others are left.
-func (p *prepared) withoutSick(devices []gpu.Device) (kept []gpu.Device) {
+func (s *staff) withoutSick(devices []gpu.Device) (kept []gpu.Device) {
 	var notes []string
 	for _, d := range devices {
-		i := slices.IndexFunc(p.config.sick, func(s SickDevice) bool { return s.UUID != "" && s.UUID == d.UUID })
+		i := slices.IndexFunc(s.config.sick, func(one SickDevice) bool { return one.UUID != "" && one.UUID == d.UUID })
 		if i < 0 {
 			kept = append(kept, d)
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("not using %s: records of this job failed on it, but not on other devices: %s", d, p.config.sick[i].Message))
+		notes = append(notes, fmt.Sprintf("not using %s: records of this job failed on it, but not on other devices: %s", d, s.config.sick[i].Message))
 	}
 	if len(kept) == 0 {
 		return devices
 	}
-	p.plan.Notes = append(p.plan.Notes, notes...)
+	s.plan.Notes = append(s.plan.Notes, notes...)
 	return kept
 }
 
-// needsNoDevice reports whether the kernel can do without the device that was not found.
-func (p *prepared) needsNoDevice(ctx context.Context, err error) bool {
-	return fault.KindOf(err) == fault.NoDevice && p.askKernel(ctx) == nil && p.plan.Info.NoDevice
-}
-
 // useNoDevice gives the job one worker, for a kernel that uses no device.
-func (p *prepared) useNoDevice() {
-	p.config.Devices.GPUs, p.config.Devices.GPUsPerWorker, p.config.Devices.WorkersPerGPU = "cpu:1", 1, 1
-	p.selection, _ = gpu.ParseSelection(p.config.Devices.GPUs) // it is valid
-	p.idle = nil
-	p.plan.Slots = makeSlots([][]gpu.Device{{{Kind: gpu.CPU, Name: "CPU"}}}, 1, p.config.cores(), true)
-	p.dropDeviceNote()
+func (s *staff) useNoDevice() {
+	s.config.Spec = s.config.WithoutDevice()
+	s.selection, _ = gpu.ParseSelection(s.config.Devices.GPUs) // it is valid
+	s.idle = nil
+	s.plan.Slots = makeSlots([][]gpu.Device{{{Kind: gpu.CPU, Name: "CPU"}}}, 1, s.config.cores(), true)
+	s.dropDeviceNote()
 }
 
 // dropDeviceNote removes what the plan says about the devices: the job uses none.
-func (p *prepared) dropDeviceNote() {
-	p.plan.Notes = slices.DeleteFunc(p.plan.Notes, func(note string) bool { return note == p.deviceNote })
+func (s *staff) dropDeviceNote() {
+	s.plan.Notes = slices.DeleteFunc(s.plan.Notes, func(note string) bool { return note == s.deviceNote })
 }
 
 // gpusError adds the setting's name to a usage error; other errors concern the machine.
-func (p *prepared) gpusError(err error) error {
+func (s *staff) gpusError(err error) error {
 	if fault.KindOf(err) != fault.Usage {
 		return err
 	}
-	return fault.New(fault.Usage, "devices %s: %w", p.config.Devices.GPUs, err).Set("gpus")
+	return fault.UnknownDevice.New("devices %s: %w", s.config.Devices.GPUs, err).Set("gpus")
 }
 
 // makeSlots returns slots for a number of workers on each group of devices. If gpurun chooses
@@ -101,7 +96,7 @@ func makeSlots(groups [][]gpu.Device, workers, cores int, auto bool) []Slot {
 			}
 			slots = append(slots, Slot{
 				Number: len(slots), Name: name, Devices: group,
-				Pin: gpu.PinEnv(group), Threads: threads, rank: round,
+				Pin: gpu.PinEnv(group), Threads: threads, Rank: round,
 			})
 		}
 	}

@@ -4,32 +4,40 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/chunk/commit"
 )
 
 // diskShare: one in diskShare records must be done before the size of the output can be
 // estimated.
 const diskShare = 100
 
-// warnOfDisk warns the user, once and early, that the output will not fit on the disk:
+// diskWarning warns the user, once and early, that the output will not fit on the disk:
 // better now than after nine hours.
-func (c *committer) warnOfDisk() {
-	total := c.ledger.total()
-	tally, next := c.output.Appended()
-	if c.diskChecked || !resumable(c.config) || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
+type diskWarning struct {
+	path  string // on the disk
+	first int64  // record of the output
+	emit  func(Event)
+	done  bool
+}
+
+// warn looks at the output of a job with this many records so far.
+func (d *diskWarning) warn(output *commit.Output, total int64) {
+	tally, next := output.Appended()
+	if d.done || total <= 0 || tally.Records == 0 || tally.Records < total/diskShare {
 		return
 	}
-	c.diskChecked = true
+	d.done = true
 	var stat unix.Statfs_t
-	if err := unix.Statfs(c.folder.path, &stat); err != nil {
+	if err := unix.Statfs(d.path, &stat); err != nil {
 		return
 	}
 	free := float64(stat.Bavail) * float64(stat.Bsize)
-	left := float64(c.config.Input.Offset + total - next)
-	needed := float64(c.output.Size()) / float64(tally.Records) * left
+	needed := float64(output.Size()) / float64(tally.Records) * float64(d.first+total-next)
 	if needed > free {
-		c.emit(Notice{Text: fmt.Sprintf(
+		d.emit(Notice{Text: fmt.Sprintf(
 			"not enough disk space: about %s of output remains and %s is free in %s; free some space, or the job stops when the disk is full (the same command resumes it)",
-			sizeText(needed), sizeText(free), c.folder.path)})
+			sizeText(needed), sizeText(free), d.path)})
 	}
 }
 

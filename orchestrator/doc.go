@@ -67,8 +67,8 @@
 // # Following and controlling a job
 //
 // Config.Display.OnEvent receives an [Event] for each thing that happens: [Planned],
-// [WorkerReady], [Progress], [WorkerLost] and others. A [Control] pauses, resumes and
-// inspects a running job from other goroutines. [Inspect] and [Verify] read the job folder
+// [WorkerReady], [Progress], [WorkerLost] and others. A [Control] pauses and
+// resumes a running job from other goroutines. [Inspect] and [Verify] read the job folder
 // of a job that another process runs, or that has ended.
 //
 // # Sharing GPUs

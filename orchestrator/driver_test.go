@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,32 +40,11 @@ type outcome struct {
 // another process.
 func driverOf(t *testing.T, config orchestrator.Config) driverJob {
 	t.Helper()
-	encoded, err := json.Marshal(passable(reflect.ValueOf(config)))
+	encoded, err := json.Marshal(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return driverJob{Config: encoded}
-}
-
-// passable returns the members of a Config, or of one of its groups, that can be passed to
-// another process.
-func passable(v reflect.Value) map[string]any {
-	members := make(map[string]any)
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		switch field.Type.Kind() {
-		case reflect.Func, reflect.Chan, reflect.Interface:
-			continue
-		}
-		switch {
-		case !field.IsExported() || v.Field(i).IsZero():
-		case field.Type.Kind() == reflect.Struct && field.Type.Name() == field.Name: // a group is named like its type
-			members[field.Name] = passable(v.Field(i))
-		default:
-			members[field.Name] = v.Field(i).Interface()
-		}
-	}
-	return members
 }
 
 // startDriver starts a job as its own program, marked so that all of its processes can

@@ -21,3 +21,9 @@ func (e *emitter) emit(event Event) {
 	_, e.finished = event.(Finished)
 	e.to(event)
 }
+
+// notice shows the user a line.
+func (e *emitter) notice(text string) { e.emit(Notice{Text: text}) }
+
+// alarm shows one that even a quiet display must not hide.
+func (e *emitter) alarm(text string) { e.emit(Notice{Text: text, Alarm: true}) }

@@ -3,8 +3,10 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/fleet"
 )
 
 // conclude decides how the job has ended once the workers are done: err if something
@@ -14,13 +16,13 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		err = j.unfinished(ctx)
 	}
 	if fault.KindOf(err) == fault.NoDevice && j.config.Failures.GiveUpMark {
-		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Code: CodeSetting, Value: "give-up mark"})
-		if err = j.markRest(ctx, fault.As(err)); err == nil {
+		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Value: "give-up mark"})
+		if err = j.fleet.MarkRest(ctx, fault.As(err), j.committer.commit); err == nil {
 			err = j.unfinished(ctx)
 		}
 	}
 	if err == nil || fault.KindOf(err) == fault.Storage { // a changed input may be the cause
-		err = cmp.Or(j.committer.checkInput(), err)
+		err = cmp.Or(j.source.CheckAll(), err)
 	}
 	if err == nil {
 		err = j.outputChecked()
@@ -33,44 +35,48 @@ func (j *job) unfinished(ctx context.Context) error {
 	_, next := j.committer.output.Appended()
 	total, known := j.source.Total()
 	all := known && next == j.config.Input.Offset+total // even if no slot has asked for more
-	if why := j.state.reason(); why != nil && (j.queue.unfinished() && !all || why.Kind == fault.Incompatible) {
+	if why := j.fleet.Reason(); why != nil && (j.fleet.Unfinished() && !all || why.Kind == fault.Incompatible) {
 		return why
 	}
 	if all {
 		return nil
 	}
-	if !j.queue.unfinished() {
+	if !j.fleet.Unfinished() {
 		if known {
-			return fault.New(fault.Unknown, "bug: the output has %d of %d records", next-j.config.Input.Offset, total)
+			return fault.Bug.New("bug: the output has %d of %d records", next-j.config.Input.Offset, total)
 		}
 		return nil
 	}
-	if !j.state.running() || ctx.Err() != nil {
-		return fault.New(fault.Canceled, "stopped on request")
+	if !j.fleet.Running() || ctx.Err() != nil {
+		return fault.Interrupted.New("stopped on request")
 	}
-	return j.fleet.exhausted()
+	return j.fleet.Exhausted()
 }
 
-// markRest keeps all records that no device is left to compute, marked as failed.
-func (j *job) markRest(ctx context.Context, e *fault.Error) error {
-	why := fault.New(fault.Device, "not computed: %s", e.Message).WithDetail(e.Detail)
-	for _, s := range j.suspects.takeAll() { // no device is left to compute them again
-		j.ledger.commit(s.done.Segment.Tally)
-		j.source.Release(s.task.chunk)
-		if err := j.committer.commit(s.done.Segment); err != nil {
-			return err
-		}
-		j.queue.finish()
+// report returns the figures of the ended job.
+func (j *job) report(done fleet.Report, answers int64) Report {
+	c := j.config
+	total, known := j.source.Total()
+	r := Report{
+		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: c.Results.Streamed(), Format: c.Format,
+		Kernel: c.Kernel.Name, Started: j.started, Folder: j.folder.path, BatchSize: j.plan.BatchSize,
+		GroupBy: j.plan.GroupBy, Concurrency: j.plan.Info.Concurrency, Unit: j.plan.Unit,
+		Resumed: j.before.Records, ResumedAnswers: j.earlier.answers, Answers: answers,
+		In: max(total, done.Tally.Records), Blank: j.source.Blank(), Uncounted: !known,
+		Nulls: done.Nulls, Workers: done.Workers, Scaling: done.Scaling, Sick: done.Sick, Latency: Summarize(done.Latency),
 	}
-	return j.queue.rest(ctx, func(t task) error {
-		segment, err := j.giveUp(ctx, t, why)
-		if err != nil {
-			return err
-		}
-		j.ledger.commit(segment.Tally)
-		j.source.Release(t.chunk)
-		return j.committer.commit(segment)
-	})
+	if !done.Opened.IsZero() {
+		r.Load = done.Opened.Sub(j.started)
+	}
+	if done.Padded > 0 {
+		r.Padding = 1 - float64(done.Cost)/float64(done.Padded)
+	}
+	r.takeHealth(done.Health)
+	if j.committer.unread { // the reader of the output has stopped reading
+		done.Tally = done.Appended
+	}
+	r.close(time.Now(), done.Tally)
+	return r
 }
 
 // finish completes the report, cleans up and emits Finished.
@@ -79,23 +85,19 @@ func (j *job) finish(err error) Report {
 	if err != nil {
 		answers = j.logged()
 	}
-	report := j.ledger.close(j.fleet.reports(), j.fleet.loaded(j.ledger.report.Started), j.committer.unread, answers)
+	report := j.report(j.fleet.Close(answers), answers)
 	report.Uncounted = report.Uncounted && err != nil
-	report.Scaling = j.scaler.report()
 	report.SkippedInputs = j.skips.all()
-	j.noteUsage(&report)
-	report.Stop = fault.As(fault.Wrap(fault.Unknown, err))
+	j.spending.note(&report)
+	report.Stop = fault.As(fault.Bug.Wrap(err))
 	if report.Resume = j.resumption(err); report.Resume == ResumesNever {
-		report.Unresumable = unresumable(j.config)
+		report.Unresumable = j.config.Results.Unresumable()
 	}
 	if !j.committer.unread {
-		report.noteOutput(j.committer.output.ResultSum(), j.committer.output.Unencoded(), j.config.format())
-		if err == nil && !j.config.framed {
-			report.noteArrays(j.config.Output.arrays(), j.committer.output.ArraySums())
+		report.noteOutput(j.committer.output.ResultSum(), j.committer.output.Unencoded(), j.config.Results.Format)
+		if err == nil {
+			report.noteArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
 		}
-	}
-	if monitor := j.monitor.monitor; monitor != nil {
-		report.takeHealth(monitor.Status())
 	}
 	report.diagnose(j.config.cores(), j.interpreter != "", chosen{
 		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0 || j.plan.GrowBatch,
@@ -106,13 +108,15 @@ func (j *job) finish(err error) Report {
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
 	clean := cleans(j.config, report)
-	if err == nil && (saved || clean || !resumable(j.config)) { // otherwise the same command can still finish it
+	if err == nil && (saved || clean) { // otherwise the same command can still finish it
 		j.folder.finish(clean)
 	}
 	if report.Resume == ResumesNever {
-		j.folder.discard(j.config.Output.Path)
+		j.folder.discard()
 	}
-	j.noteStuck()
+	for _, stuck := range j.fleet.Stuck() {
+		j.emit(Notice{Text: "gpurun exits without waiting for " + stuck.String()})
+	}
 	j.emit(Finished{Report: report})
 	return report
 }

@@ -100,10 +100,10 @@ func ExampleFault() {
 	default:
 		fmt.Printf("%s: %v\n", fault.Kind, fault)
 	}
-	if fault.Code == orchestrator.CodeSetting {
+	if fault.Code == "bad-value" {
 		fmt.Println("change the setting", fault.Value)
 	}
 	// Output:
-	// usage: limit must not be negative
+	// usage: limit must be at least 0, not -1
 	// change the setting limit
 }

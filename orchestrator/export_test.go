@@ -7,61 +7,64 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+	"github.com/gpurun/gpurun/orchestrator/source"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/worker/early"
 )
 
 // WithDevices gives a job another machine's devices.
 func WithDevices(c Config, options gpu.Options) Config {
-	c.devices = options
+	c.Options.devices = options
 	return c
 }
 
 // WithDurableEvery sets the interval between durable points.
 func WithDurableEvery(c Config, d time.Duration) Config {
-	c.durableEvery = d
+	c.Options.durableEvery = d
 	return c
 }
 
 // WithUnitBytes sets the size of a unit of an encoded output.
 func WithUnitBytes(c Config, bytes int64) Config {
-	c.unitBytes = bytes
+	c.Options.unitBytes = bytes
 	return c
 }
 
 // WithLeastTimeout sets the minimum timeout of a batch.
 func WithLeastTimeout(c Config, d time.Duration) Config {
-	c.leastTimeout = d
+	c.Options.leastTimeout = d
 	return c
 }
 
 // WithoutDurable skips durable points, to measure their cost.
 func WithoutDurable(c Config) Config {
-	c.noDurable = true
+	c.Options.noDurable = true
 	return c
 }
 
 // WithStallAfter sets when a silent first batch is reported.
 func WithStallAfter(c Config, d time.Duration) Config {
-	c.stallAfter = d
+	c.Options.stallAfter = d
 	return c
 }
 
 // WithHandBack sets how long a paused worker keeps its chunk.
 func WithHandBack(c Config, d time.Duration) Config {
-	c.handBack = d
+	c.Options.handBack = d
 	return c
 }
 
 // WithFirstProbe sets how long a lost device is left alone before it is tried again.
 func WithFirstProbe(c Config, d time.Duration) Config {
-	c.firstProbe = d
+	c.Options.firstProbe = d
 	return c
 }
 
 // WithScaling makes gpurun choose the number of workers, as on a machine with this
 // number of cores, and makes its time run faster.
 func WithScaling(c Config, cores int, speed float64) Config {
-	c.Devices.WorkersPerGPU, c.devices.CPUs, c.scaleSpeed = AutoWorkers, cores, speed
+	c.Devices.WorkersPerGPU, c.Options.devices.CPUs, c.Options.scaleSpeed = AutoWorkers, cores, speed
 	return c
 }
 
@@ -71,12 +74,12 @@ func WithScaling(c Config, cores int, speed float64) Config {
 func WithLanes(c Config, lanes int) Config {
 	var now, busy time.Duration
 	var batches int64
-	c.scaleFigures = func(f *scaling.Figures) {
-		now += scaleInterval
-		busy += time.Duration(f.Workers) * scaleInterval
+	c.Options.scaleFigures = func(f *scaling.Figures) {
+		now += scaler.Interval
+		busy += time.Duration(f.Workers) * scaler.Interval
 		batches += int64(80 * min(f.Workers, lanes))
 		f.Time, f.Busy, f.Records, f.Bytes, f.Batches = now, busy, batches, 1000*batches, batches
-		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaleInterval, time.Hour, -1, -1, 0, 0
+		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaler.Interval, time.Hour, -1, -1, 0, 0
 	}
 	return c
 }
@@ -86,33 +89,33 @@ func WithLanes(c Config, lanes int) Config {
 func WithOthers(c Config, freed func() bool) Config {
 	var now, busy time.Duration
 	var batches int64
-	c.scaleFigures = func(f *scaling.Figures) {
-		now += scaleInterval
-		busy += time.Duration(f.Workers) * scaleInterval
+	c.Options.scaleFigures = func(f *scaling.Figures) {
+		now += scaler.Interval
+		busy += time.Duration(f.Workers) * scaler.Interval
 		speed, idle, wants := 1, 0.05, 4.0
 		if freed() {
 			speed, idle, wants = f.Workers, f.Cores-float64(f.Workers), 1
 		}
 		batches += int64(80 * speed)
 		f.Time, f.Busy, f.Records, f.Bytes, f.Batches = now, busy, batches, 1000*batches, batches
-		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaleInterval, time.Hour, -1, idle, 0, 0
+		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaler.Interval, time.Hour, -1, idle, 0, 0
 		f.Runnable = wants * float64(f.Workers)
 	}
 	return c
 }
 
 // FolderPath returns where the job folder of a Config is.
-func FolderPath(c Config) string { return folderPath(c) }
+func FolderPath(c Config) string { return spec.At(c.Output.Path).Folder(c.Resume.WorkDir) }
 
 // WithOutputCheckBeside lets the work start before the output of an earlier run is
 // checked.
 func WithOutputCheckBeside(c Config) Config {
-	c.checkWait = -1
+	c.Options.checkWait = -1
 	return c
 }
 
 // Reread is what MakeSurvey warns of.
-var Reread = reread
+var Reread = source.Reread
 
 // Kept returns whether a record of an unfinished job has a result that is committed, or an
 // answer that is logged.

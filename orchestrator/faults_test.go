@@ -119,7 +119,7 @@ func TestKernelThatDoesNotOpen(t *testing.T) {
 	for how, texts := range map[string][]string{
 		"error": {"model.bin: no such file"},
 		"exit":  {"exit status 3", "cannot open shop"},
-		"hang":  {"[setting open-timeout]"},
+		"hang":  {"[kernel-timeout open-timeout]"},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -331,10 +332,11 @@ func TestStopDoesNotWaitForFiles(t *testing.T) {
 		defer cancel()
 		began, told := time.Now(), false
 		c := d.fetching(kernel)
-		c.Control = new(orchestrator.Control)
+		job := view.NewCollector(time.Now)
 		c.Display.OnEvent = func(event orchestrator.Event) {
+			job.Event(event)
 			if e, ok := event.(orchestrator.Progress); ok && e.Awaits == orchestrator.AwaitsFiles {
-				if w := c.Control.Snapshot().Workers; w[e.Slot].Phase == orchestrator.PhaseFetching {
+				if w := job.View().Workers; w[e.Slot].Phase == view.PhaseFetching {
 					told = true
 					cancel()
 				}

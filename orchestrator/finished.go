@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -12,16 +11,16 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Verify reads the output of a finished job and compares it with the checksums recorded
 // when it was written. A difference is a fault of kind Conflict that says what differs.
 func Verify(ctx context.Context, output string, report Report) error {
 	if _, err := os.Stat(output); err != nil {
-		return fault.New(fault.Usage, "the job's output is missing: %w", err)
+		return fault.OutputMissing.New("the job's output is missing: %w", err)
 	}
-	err := compareOutput(ctx, output, report)
+	err := spec.At(output).Compare(ctx, report.OutputBytes, report.OutputCRC32C)
 	if err == nil {
 		output, err = compareArrays(ctx, output, report)
 	}
@@ -29,9 +28,9 @@ func Verify(ctx context.Context, output string, report Report) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return byContext(ctx, fault.New(fault.Canceled, "stopped while the output was read"))
+		return byContext(ctx, fault.ReaderEnded.New("stopped while the output was read"))
 	}
-	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", output, err)
+	return fault.OutputChanged.New("%s was changed since the job wrote it: %w", output, err)
 }
 
 // compareArrays reads the arrays of a finished job and returns the first that differs, and how.
@@ -50,56 +49,32 @@ func compareArrays(ctx context.Context, output string, report Report) (string, e
 	return output, nil
 }
 
-func compareOutput(ctx context.Context, output string, report Report) error {
-	if keepsParts(output) || files.IsFolder(output) {
-		m, err := commit.ReadManifest(output)
-		if err == nil && m.Bytes != report.OutputBytes {
-			err = fmt.Errorf("its parts have %d bytes instead of %d", m.Bytes, report.OutputBytes)
-		}
-		if err == nil {
-			err = m.Check(ctx, output)
-		}
-		return err
-	}
-	info, err := os.Stat(output)
-	switch {
-	case err != nil:
-		return err
-	case info.Size() != report.OutputBytes:
-		return fmt.Errorf("it has %d bytes instead of %d", info.Size(), report.OutputBytes)
-	}
-	sum, err := chunk.SumFile(ctx, output)
-	if crc := chunk.CRC(sum.CRC); err == nil && (report.OutputCRC32C == nil || crc != *report.OutputCRC32C) {
-		err = fmt.Errorf("it has checksum %s instead of %v", crc, report.OutputCRC32C)
-	}
-	return err
-}
-
 // outputUnchanged reports whether the output of a finished job is unchanged. It is read only if
 // it was modified after the report was written: reading takes long, and every
 // repetition of the command asks this.
-func (f *folder) outputUnchanged(ctx context.Context, output string, report Report) bool {
-	if outputBytes(output) != report.OutputBytes {
+func (f *folder) outputUnchanged(ctx context.Context, output spec.Target, report Report) bool {
+	if output.Bytes() != report.OutputBytes {
 		return false
 	}
-	last := modified(output)
+	last := output.Modified()
 	for _, a := range report.Arrays {
-		if outputBytes(a.Path) != a.Bytes {
+		array := spec.At(a.Path)
+		if array.Bytes() != a.Bytes {
 			return false
 		}
-		if at := modified(a.Path); at.After(last) {
+		if at := array.Modified(); at.After(last) {
 			last = at
 		}
 	}
 	info, err := os.Stat(f.join(reportFile))
-	return err == nil && (last.Before(info.ModTime()) || Verify(ctx, output, report) == nil)
+	return err == nil && (last.Before(info.ModTime()) || Verify(ctx, output.Name, report) == nil)
 }
 
 // freshen gives the output of a finished job the current time if a file that it depends on is newer:
 // make and others run the command again until the output is the newest.
-func (f *folder) freshen(c Config, m *manifest) {
-	paths := c.inputPaths()
-	for _, file := range slices.Concat(m.Fingerprint.Kernel.Files, m.Fingerprint.Kernel.Modules) {
+func (f *folder) freshen(c *order, m *manifest) {
+	paths := slices.Clone(c.Inputs)
+	for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
 		paths = append(paths, file.Path)
 	}
 	output, err := os.Stat(c.Output.Path)
@@ -114,20 +89,6 @@ func (f *folder) freshen(c Config, m *manifest) {
 	_ = os.Chtimes(f.join(reportFile), now, now.Add(time.Millisecond)) // the output is as it was: see outputUnchanged
 }
 
-// modified returns when an output was last written; for one in parts, its latest part.
-func modified(output string) (last time.Time) {
-	paths := []string{output}
-	if keepsParts(output) {
-		paths, _ = filepath.Glob(filepath.Join(output, "*"))
-	}
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && info.ModTime().After(last) {
-			last = info.ModTime()
-		}
-	}
-	return last
-}
-
 // noteArrays records what the arrays must contain.
 func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
 	r.Arrays = nil
@@ -139,8 +100,5 @@ func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
 // noteOutput records what the output must contain, and its size before encoding.
 func (r *Report) noteOutput(sum chunk.FileSum, unencoded int64, format encode.Format) {
 	crc := chunk.CRC(sum.CRC)
-	r.OutputBytes, r.OutputCRC32C = sum.Bytes, &crc
-	if format.Encodes() && !format.Table {
-		r.Unencoded = unencoded
-	}
+	r.OutputBytes, r.OutputCRC32C, r.Unencoded = sum.Bytes, &crc, format.Unencoded(unencoded)
 }

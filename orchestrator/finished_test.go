@@ -137,7 +137,7 @@ func TestRetryWithAnotherKernelComputesAgain(t *testing.T) {
 		d := newJobDir(t, "{\"id\":1}\n{\"id\":2,\"do\":\"fail\",\"then\":\"two\"}\n")
 		c := d.config("test-mending")
 		mustRun(t, d, c)
-		obstacle := d.join("out.jsonl.gpurun/output.next/in the way")
+		obstacle := d.join("out.jsonl.gpurun/retry.next/output.partial/in the way")
 		if err := os.MkdirAll(obstacle, 0o777); err != nil {
 			t.Fatal(err)
 		}

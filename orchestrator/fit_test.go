@@ -78,7 +78,7 @@ func TestAutoWorkers(t *testing.T) {
 	}
 	config.Devices.WorkersPerGPU = -2
 	_, err = orchestrator.MakePlan(t.Context(), config)
-	wantFault(t, err, fault.Usage, "workers per gpu must not be negative", "[setting workers-per-gpu]")
+	wantFault(t, err, fault.Usage, "workers-per-gpu must be at least 1 or auto, not -2", "[bad-value workers-per-gpu]")
 }
 
 // With fewer chunks than workers, the devices with the most free memory get them.
@@ -98,5 +98,5 @@ func TestUnknownProfile(t *testing.T) {
 	config := d.config("echo")
 	config.Devices.Profile = "laptop"
 	_, err := orchestrator.MakePlan(t.Context(), config)
-	wantFault(t, err, fault.Usage, "neither datacenter nor workstation")
+	wantFault(t, err, fault.Usage, "profile must be datacenter or workstation")
 }

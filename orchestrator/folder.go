@@ -8,30 +8,31 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
-// folder is the job folder, where a job keeps its own files: next to the output, or in
-// the user's state folder if the output is a stream.
+// folder is the job folder, where a job keeps its own files: see spec.Target.Folder.
 //
-//	out.jsonl.gpurun/   for -o out.jsonl; out.gpurun/ for -o out/; see folderPath
-//	  job.json          what the job is: fingerprint, cut
+//	out.jsonl.gpurun/   for -o out.jsonl; out.gpurun/ for -o out/
+//	  job.json          what the job is: spec, input, kernel, cut
 //	  journal           which parts of it are done; removed when all are
 //	  lock              held while the job runs
 //	  parts/            finished segments that are not in the output yet
 //	  spool/            decoded or streamed records that are not computed yet
-//	  input.chunks      how such an input was split, with checksums
+//	  input.chunks      how an input that is counted as it is read was split, with checksums
 //	  output.partial    the output up to the first gap: a file, or a folder of parts
 //	  failures.jsonl    details of each failed record
 //	  failed.jsonl      the failed records, if the output cannot hold them
@@ -46,42 +47,17 @@ type folder struct {
 
 // manifest is job.json.
 type manifest struct {
-	Version     int         `json:"version"`
-	Created     time.Time   `json:"created"`
-	Input       string      `json:"input"`
-	Output      string      `json:"output"`
-	Errors      string      `json:"errors,omitempty"`
-	Kernel      string      `json:"kernel"`
-	Fingerprint fingerprint `json:"fingerprint"`
-	Cut         input.Cut   `json:"cut"`
+	Version int       `json:"version"`
+	Created time.Time `json:"created"`
+	identity
+	Cut input.Cut `json:"cut"`
 	// Layout is that of the columns, once it is known.
 	Layout *columns.Layout `json:"layout,omitempty"`
 	// Declared are the columns of a table whose types the input declares, for a retry that
 	// decides the layout: it reads other files.
 	Declared []parquet.Column `json:"declared,omitempty"`
-	// Launch is how to resolve the names in the fingerprint.
-	Launch launch `json:"launch"`
 	// Sum is the checksum of everything else: a damaged cut would change the output.
 	Sum string `json:"sum"`
-}
-
-// launch holds what a retry needs, besides the fingerprint, to start the job's kernel
-// from any folder and to give it the same records. All paths are absolute.
-type launch struct {
-	// Dir is the working folder of kernels.
-	Dir string `json:"dir,omitempty"`
-	// Python is the interpreter, if the kernel has one.
-	Python string `json:"python,omitempty"`
-	// PluginPath is $GPURUN_PLUGIN_PATH.
-	PluginPath string `json:"plugin_path,omitempty"`
-	// FetchPrivate is Config.Fetch.AllowPrivate. A resumed job may have another.
-	FetchPrivate bool `json:"fetch_private,omitempty"`
-	// GPUs, GPUsPerWorker, BatchSize and AutoBatch are where and how the job computed. Results
-	// do not depend on it, but another batch may not fit, and another GPU may be taken.
-	GPUs          string `json:"gpus,omitempty"`
-	GPUsPerWorker int    `json:"gpus_per_worker,omitempty"`
-	BatchSize     int    `json:"batch_size,omitempty"`
-	AutoBatch     bool   `json:"auto_batch,omitempty"`
 }
 
 // sum computes the expected value of Sum.
@@ -98,58 +74,63 @@ const (
 	reportFile      = "report.json"
 )
 
-// openFolder creates and locks the job folder.
-func openFolder(ctx context.Context, c Config) (*folder, error) {
-	path := folderPath(c)
-	if err := checkApart(c, path); err != nil {
+// openFolder creates and locks the folder of a job.
+func openFolder(ctx context.Context, s *spec.Spec) (*folder, error) {
+	path := s.Results.Target.Folder(s.Resume.WorkDir)
+	if err := s.CheckApart(path); err != nil {
 		return nil, err
 	}
-	f := &folder{path: path}
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		f.made = true
-	}
+	_, missing := os.Stat(path)
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, notMade(c, path, err)
+		return nil, notMade(s, path, err)
 	}
+	f, err := lockFolder(ctx, path, s.Output.Path, s.Display.OnEvent)
+	if err != nil {
+		return nil, err
+	}
+	f.made = errors.Is(missing, os.ErrNotExist)
+	if state := spec.StateDir(); filepath.Dir(path) == state {
+		pruneStreams(state, time.Now())
+	}
+	return f, nil
+}
+
+// lockFolder locks the folder of the job with this output.
+func lockFolder(ctx context.Context, path, output string, emit func(Event)) (*folder, error) {
+	f := &folder{path: path}
 	if err := makePrivate(path); err != nil {
 		return nil, err
 	}
 	tell := func(text string) {
-		if c.Display.OnEvent != nil {
-			c.Display.OnEvent(Notice{Text: text})
+		if emit != nil {
+			emit(Notice{Text: text})
 		}
 	}
 	var err error
 	if f.lock, err = takeLock(ctx, f.join("lock"), tell); err != nil {
 		return nil, err
 	}
-	if err := f.checkOwner(c); err != nil {
+	if err := f.checkOwner(output); err != nil {
 		f.lock.release()
 		return nil, err
-	}
-	if filepath.Dir(path) == stateDir() {
-		pruneStreams(stateDir(), time.Now())
 	}
 	return f, nil
 }
 
-// elsewhere suggests another folder if the user named none.
-func elsewhere(c Config) (fault.Code, string) {
-	if c.Resume.WorkDir == "" && isStream(c.Output.Path) {
-		return fault.Setting, "work-dir"
-	}
-	return "", ""
-}
-
 // notMade is the error of a job folder that cannot be created.
-func notMade(c Config, path string, err error) error {
-	if !errors.Is(err, os.ErrPermission) || isStream(c.Output.Path) {
-		return fault.New(kindOfDisk(err), "make job folder: %w", err).WithCode(elsewhere(c))
+func notMade(s *spec.Spec, path string, err error) error {
+	dir := s.Resume.WorkDir
+	switch permission := errors.Is(err, os.ErrPermission); {
+	case permission && dir != "":
+		return fault.NoPermission.New("no permission to write to the work directory %s", dir).By(err).Set("work-dir")
+	case permission && !s.Results.Streamed():
+		return fault.NoPermission.New("no permission to write to the folder %s: choose another one for the output", filepath.Dir(path)).By(err)
 	}
-	if c.Resume.WorkDir != "" {
-		return fault.New(fault.Usage, "no permission to write to the work directory %s", filepath.Dir(path)).By(err).Set("work-dir")
+	e := fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
+	if dir == "" && s.Results.Streamed() {
+		return e.Set("work-dir")
 	}
-	return fault.New(fault.Usage, "no permission to write to the folder %s: choose another one for the output", filepath.Dir(path)).By(err)
+	return e
 }
 
 // kindOfDisk distinguishes a disk that cannot be written now from a wrong path.
@@ -162,36 +143,6 @@ func kindOfDisk(err error) fault.Kind {
 	return fault.Usage
 }
 
-// stateDir returns where jobs without an output file are kept.
-func stateDir() string {
-	state := os.Getenv("XDG_STATE_HOME")
-	if state == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			home = os.TempDir()
-		}
-		state = filepath.Join(home, ".local", "state")
-	}
-	return filepath.Join(state, "gpurun", "jobs")
-}
-
-// isStream reports whether an output is written as results arrive and has no job folder
-// next to it: standard output, a pipe, a device.
-func isStream(output string) bool {
-	if keepsParts(output) {
-		return false
-	}
-	path := absolute(output)
-	if output == "-" || strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") {
-		return true
-	}
-	info, err := os.Stat(output)
-	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
-}
-
-// keepsParts reports whether an output is a folder of parts, judging by its name.
-func keepsParts(output string) bool { return strings.HasSuffix(output, "/") }
-
 func (f *folder) join(names ...string) string {
 	return filepath.Join(append([]string{f.path}, names...)...)
 }
@@ -201,7 +152,7 @@ func (f *folder) unfinished() (*manifest, error) {
 	if _, err := os.Stat(f.join(journalFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil // never started, or finished
 	} else if err != nil {
-		return nil, fault.New(fault.Storage, "look for an unfinished job: %w; nothing was changed", err)
+		return nil, fault.JobFiles.New("look for an unfinished job: %w; nothing was changed", err)
 	}
 	m, err := readManifest(f.join(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -220,14 +171,14 @@ func readManifest(path string) (*manifest, error) {
 	}
 	var m manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fault.New(fault.Conflict, "%s is damaged: %w", path, err).WithCode(fault.Damaged, "")
+		return nil, fault.JobDamaged.New("%s is damaged: %w", path, err)
 	}
 	if m.Version != manifestVersion {
-		return nil, fault.New(fault.Conflict, "%s has version %d, but this gpurun writes version %d",
-			path, m.Version, manifestVersion).WithCode(fault.Damaged, "")
+		return nil, fault.JobDamaged.New("%s has version %d, but this gpurun writes version %d",
+			path, m.Version, manifestVersion)
 	}
 	if m.Sum != m.sum() {
-		return nil, fault.New(fault.Conflict, "%s is damaged: its checksum is wrong", path).WithCode(fault.Damaged, "")
+		return nil, fault.JobDamaged.New("%s is damaged: its checksum is wrong", path)
 	}
 	return &m, nil
 }
@@ -235,21 +186,21 @@ func readManifest(path string) (*manifest, error) {
 // damagedFolder is the fault for a job folder whose contents are not what the job wrote
 // there.
 func damagedFolder(err error) error {
-	return fault.New(fault.Conflict, "the job folder is damaged: %w", err).WithCode(fault.Damaged, "")
+	return fault.JobDamaged.New("the job folder is damaged: %w", err)
 }
 
 // begin clears the folder of an earlier job and prepares it for a new one.
 func (f *folder) begin() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
-		return fault.New(kindOfDisk(err), "read job folder: %w", err)
+		return fault.JobFiles.Of(kindOfDisk(err), "read job folder: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Name() == "lock" {
 			continue
 		}
 		if err := os.RemoveAll(f.join(entry.Name())); err != nil {
-			return fault.New(kindOfDisk(err), "clear job folder: %w", err)
+			return fault.JobFiles.Of(kindOfDisk(err), "clear job folder: %w", err)
 		}
 	}
 	return f.makeDirs()
@@ -262,7 +213,7 @@ func (f *folder) makeDirs() error {
 			return damagedFolder(err)
 		}
 		if err != nil {
-			return fault.New(kindOfDisk(err), "make job folder: %w", err)
+			return fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
 		}
 	}
 	return nil
@@ -276,7 +227,7 @@ func (f *folder) save(m manifest) error {
 		return err
 	}
 	if err := files.WriteDurably(f.join(manifestFile), append(data, '\n'), files.PrivateMode); err != nil {
-		return fault.New(fault.Storage, "write job.json: %w", err)
+		return fault.JobFiles.New("write job.json: %w", err)
 	}
 	return nil
 }
@@ -284,7 +235,7 @@ func (f *folder) save(m manifest) error {
 // finish removes what only an unfinished job needs. The journal goes last: its absence
 // marks the job as finished. With clean, finish then removes the whole folder.
 func (f *folder) finish(clean bool) {
-	for _, name := range []string{commit.PartsDir, spoolDir, sumsFile, chunksFile, scalingFile, tunedFile, figuresFile, journalFile} {
+	for _, name := range []string{commit.PartsDir, spoolDir, chunksFile, scaler.File, fleet.TunedFile, figuresFile, journalFile} {
 		crash.Point("clearing")
 		_ = os.RemoveAll(f.join(name))
 	}
@@ -295,7 +246,7 @@ func (f *folder) finish(clean bool) {
 
 // cleans reports whether the folder of a finished job can be removed. If records
 // failed, it holds their details, and a retry needs it.
-func cleans(c Config, r Report) bool { return c.Resume.Clean && r.Failed == 0 }
+func cleans(c *order, r Report) bool { return c.Resume.Clean && r.Failed == 0 }
 
 // close unlocks the folder, and removes it if it is new and the job never started.
 func (f *folder) close(begun bool) {

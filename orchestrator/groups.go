@@ -14,7 +14,10 @@ func (p *prepared) fitGroups() error {
 		p.plan.GroupBy = ""
 	}
 	if p.config.Batching.Cost > 0 && p.plan.GroupBy == "" {
-		return fault.New(fault.Usage, "a batch cost limits batches of grouped records, and these are not grouped: name the member to group by").Set("group-by")
+		return fault.KernelUnsuited.New("a batch cost limits batches of grouped records, and these are not grouped: name the member to group by").Set("group-by")
+	}
+	if p.plan.GroupBy != "" {
+		p.plan.Flight += ", grouped by " + p.plan.GroupBy
 	}
 	return nil
 }
@@ -53,14 +56,10 @@ func (p *prepared) chunks() (n, unit int) {
 	if p.oneChunk {
 		each = 1
 	}
-	if p.plan.GroupBy == "" || p.source == nil || slots == 0 {
+	if p.plan.GroupBy == "" || !p.cut.Counted() || slots == 0 {
 		return slots * each, unit
 	}
-	total, known := p.source.Total()
-	if !known {
-		return slots * each, unit
-	}
-	windows := total / int64(slots*wire.WindowBatches*unit) // for each slot
+	windows := p.cut.Records / int64(slots*wire.WindowBatches*unit) // for each slot
 	if windows >= manyWindows {
 		unit *= wire.WindowBatches
 	}

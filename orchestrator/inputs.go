@@ -1,200 +1,144 @@
 package orchestrator
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/input/decode"
-	"github.com/gpurun/gpurun/chunk/input/expand"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/format"
-	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
-// inputs are the files and streams of a job, unless it reads one file of plain lines, which
-// workers read as it is.
-type inputs struct{ files []inputFile }
+const (
+	// chunksFile is the log of what was read of the input.
+	chunksFile = "input.chunks"
+	// spoolDir holds decoded records until they are computed.
+	spoolDir = "spool"
+	// chunkBatches is how many batches a chunk of a stream holds by default.
+	chunkBatches = 16
+)
 
-// inputFile is one of them.
-type inputFile struct {
-	name string      // as the user knows it; - for standard input
-	path string      // absolute; empty for a stream
-	info os.FileInfo // nil for a stream
-	kind decode.Kind // of a file
-	sum  chunk.CRC   // of samples of its content
-	// members are those that its folders give to its records.
-	members []format.Member
-	// stream is read if it is not a file. sampled, if set, is what it is decoded to.
-	stream  io.Reader
-	sampled *format.Lines
-}
-
-// withInput finds the files that the input's names stand for. It converts an input that only
-// this process can open, or that can be read only once, into something the job can use:
-// <(zcat in.jsonl.gz), a named pipe, /dev/stdin. Workers open a file by name, and for them
-// /dev/stdin is a different input.
-func (c Config) withInput() (Config, error) {
-	names := c.Input.names()
-	if len(names) == 1 && missing(names[0]) {
-		return c, nil // checkInput reports it, unless the job is finished and needs no input
-	}
-	found, left, err := expand.Files(names, newJobFiles(c).originOf)
-	if err != nil {
-		return c, err
-	}
-	set := &inputs{files: make([]inputFile, len(found))}
-	var group errgroup.Group
-	group.SetLimit(openAtOnce)
-	for i, file := range found {
-		group.Go(func() (err error) {
-			set.files[i], err = c.openedInput(file)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return c, err
-	}
-	c.leftOut = left
-	switch first := set.files[0]; {
-	case len(set.files) > 1:
-		c.Input.Path = strings.Join(names, " ")
-	case first.stream != nil:
-		c.Input.Path = "-"
-	case first.kind.Plain():
-		c.Input.Path, c.Input.Paths = first.name, nil
-		return c, nil
-	default:
-		c.Input.Path = first.name
-	}
-	c.inputs = set
-	return c, nil
-}
-
-// openAtOnce is how many files are inspected at a time, for file systems that are far away.
-const openAtOnce = 16
-
-// names returns what the user has named.
-func (i Input) names() []string {
+// inputNames returns what the user has named.
+func inputNames(i Input) []string {
 	if len(i.Paths) > 0 {
 		return i.Paths
 	}
 	return []string{i.Path}
 }
 
-// missing reports whether a name can only mean a file, which does not exist.
-func missing(name string) bool {
-	_, err := os.Stat(name)
-	return name != expand.Stdin && errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(name, "*?[") && !strings.HasPrefix(name, "@")
+// limits are the records of the input that the job computes.
+func (c *order) limits() input.Limits {
+	return input.Limits{Offset: c.Input.Offset, Limit: c.Input.Limit}
 }
 
-// openedInput inspects one file or stream.
-func (c Config) openedInput(found expand.File) (inputFile, error) {
-	if found.Info == nil {
-		return inputFile{name: expand.Stdin, stream: c.Input.Stdin}, nil
+// findInput finds the files and streams that the input's names stand for.
+func (c *order) findInput() (err error) {
+	names := inputNames(c.Input)
+	c.inputs, err = source.Find(source.Options{
+		Names: names, Stdin: c.Input.Stdin, Lines: c.stdin, Format: c.Input.Format, Columns: c.Input.Columns, SkipBad: c.Input.SkipBad,
+		NoMembers: c.Results.Batch, // whose lines have the members that the API knows
+		OriginOf:  newJobFiles(c.Output, c.Resume.WorkDir).originOf,
+	})
+	if err == nil {
+		c.Spec, err = c.Reading(c.inputs.Label(names), c.inputs.Paths())
 	}
-	file := inputFile{name: found.Name, path: absolute(found.Name), info: found.Info}
-	if !found.Regular() || isOwnName(found.Name) {
-		path, ok := "", false
-		if found.Regular() {
-			path, ok = commonName(found.Name, found.Info)
-		}
-		if !ok {
-			return inputFile{name: found.Name, stream: streamOf(found)}, nil
-		}
-		file.name, file.path = path, path
-	}
-	opened, err := os.Open(file.name)
-	if err != nil {
-		return file, fault.New(fault.Usage, "open input: %w", err)
-	}
-	defer opened.Close()
-	if c.Format != OpenAIBatch { // whose lines have the members that the API knows
-		file.members = found.Members
-	}
-	if file.kind, err = decode.Detect(decode.File(opened, file.name, file.info.Size()), c.Input.Format, c.Input.Columns, file.members...); err != nil && !c.skips(err) {
-		return file, err
-	}
-	if file.sum, err = sampleSum(opened, file.info.Size()); err != nil {
-		return file, fault.New(fault.Usage, "read input %s: %w", file.name, err)
-	}
-	return file, nil
+	return err
 }
 
-// skips reports whether the job continues without a file with this fault. The file is reported
-// as skipped when it is its turn.
-func (c Config) skips(err error) bool {
-	e := fault.As(err)
-	return c.Input.SkipBad && e != nil && e.Code == fault.BadInput
-}
-
-// streamOf returns the reader of a pipe or device.
-func streamOf(found expand.File) io.Reader {
-	if stdin, err := os.Stdin.Stat(); err == nil && os.SameFile(stdin, found.Info) {
-		return os.Stdin // a socket cannot be reopened by name
+// countInput counts the records, if that is possible before the job starts, and cuts the input;
+// batch is the batch size if already known.
+func (p *prepared) countInput(ctx context.Context, batch int) (err error) {
+	p.count, err = p.config.inputs.Count(ctx, p.config.Input.Split, p.config.limits(), p.config.Input.Place)
+	if err != nil || p.count == nil {
+		return err
 	}
-	return &lateFile{path: found.Name}
+	setDefault(&batch, DefaultBatchSize)
+	chunks, _ := p.chunks()
+	p.cut, err = p.count.Cut(chunks, batch)
+	return err
 }
 
-// membersNote says which members folders give to records.
-func (i *inputs) membersNote() []string {
-	if i == nil {
+// openSource starts to read the input.
+func (p *prepared) openSource(ctx context.Context, f *folder) (err error) {
+	if err := p.sampleInput(ctx); err != nil {
+		return err
+	}
+	p.cutInput()
+	c := p.config
+	r := source.Reading{
+		Options: input.Options{
+			Limits: c.limits(), Dir: f.join(spoolDir), Ahead: 2*(len(p.plan.Slots)+len(p.staff.reserve)) + 2, Parallel: c.cores(),
+			SkipBad: c.Input.SkipBad, Skipped: p.skipped,
+		},
+		Cut: p.cut, Window: c.Input.Place, Counts: c.Input.Counts, Decoding: p.formatOptions(), Notice: p.notice,
+	}
+	if !c.Results.Streamed() {
+		r.Log, r.Resumable, r.Keep = f.join(chunksFile), true, c.Resume.Spool
+	}
+	if c.repaired != nil {
+		r.Forget = &c.repaired.First
+	}
+	if c.inputs.Streams() && c.Results.Flushes() {
+		r.Flush = c.Input.Flush
+	}
+	r.Earlier, r.Was, r.Done = p.earlier.state, p.earlier.manifest.Input.Files, p.earlier.reached()
+	p.source, err = c.inputs.Open(r)
+	return err
+}
+
+// cutInput decides how large the chunks are of an input that is not cut yet.
+func (p *prepared) cutInput() {
+	if p.cut.Counted() || p.cut.ChunkRecords > 0 {
+		return
+	}
+	records := p.config.Input.ChunkRecords
+	batches := chunkBatches
+	if p.plan.GrowBatch {
+		batches *= grownRecords
+	}
+	setDefault(&records, max(int64(batches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
+	chunks, _ := p.chunks()
+	p.cut = p.config.inputs.NewCut(records, chunks, p.config.Input.Split)
+}
+
+// reached returns the number behind the last record that the earlier run has computed; 0 if it
+// has computed none.
+func (e *earlier) reached() int64 {
+	if end := e.state.End(); end > e.manifest.Input.Offset {
+		return end
+	}
+	return 0
+}
+
+// formatOptions are how the inputs are decoded.
+func (p *prepared) formatOptions() format.Options {
+	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Types: p.config.Output.Columns, Threads: 1}
+	if len(p.config.inputs.Files) == 1 {
+		options.Threads = p.config.cores()
+	}
+	return options
+}
+
+// members returns the only members of a record that the job needs; nil for all.
+func (p *prepared) members() []string {
+	kept := p.config.Results.Kept
+	if len(kept) == 0 || !p.plan.Info.OnlyInputs {
 		return nil
 	}
-	var names []string
-	for _, file := range i.files {
-		for _, m := range file.members {
-			if text := fmt.Sprintf("%s (%s)", m.Name, m.Type); !slices.Contains(names, text) {
-				names = append(names, text)
-			}
-		}
+	members := slices.Concat(kept, p.plan.Info.Inputs, p.fetchFields())
+	if p.plan.GroupBy != "" {
+		members = append(members, p.plan.GroupBy)
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	return []string{"records get members from the names of their folders: " + some(names)}
+	return append(members, errorMember)
 }
 
-// streams reports whether any input can be read only once.
-func (i *inputs) streams() bool {
-	if i == nil {
-		return false
-	}
-	for _, file := range i.files {
-		if file.stream != nil {
-			return true
-		}
-	}
-	return false
-}
+// errorMember marks a record that failed before.
+const errorMember = "_error"
 
-// fileCount returns the number of input files, 0 if a stream is among them.
-func (c Config) fileCount() int {
-	switch {
-	case c.inputs == nil:
-		return 1
-	case c.inputs.streams():
-		return 0
-	}
-	return len(c.inputs.files)
-}
-
-// inputPaths returns the input's files that exist on disk.
-func (c Config) inputPaths() (paths []string) {
-	switch {
-	case c.inputs != nil:
-		for _, file := range c.inputs.files {
-			if file.path != "" {
-				paths = append(paths, file.path)
-			}
-		}
-	case c.Input.Path != "-" && c.Input.Path != "":
-		paths = []string{c.Input.Path}
-	}
-	return paths
+// skipped reports a file that could not be read to its end.
+func (p *prepared) skipped(d input.Damage) {
+	p.skips.add(SkippedInput{File: d.Name, Line: d.Line, Rows: d.Rows, Message: d.Err.Error()})
+	p.notice(fmt.Sprintf("skipped the rest of input %s, from %s %d on: %v", d.Name, chunk.Unit(d.Rows), d.Line, d.Err))
 }

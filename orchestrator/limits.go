@@ -25,6 +25,6 @@ func checkOpenFiles(workers int) error {
 	if workers <= 1 {
 		noun = "worker"
 	}
-	return fault.New(fault.Usage, "the open file limit is %d (ulimit -n), but a job with %d %s needs %d: raise the limit or use fewer workers",
+	return fault.OpenFiles.New("the open file limit is %d (ulimit -n), but a job with %d %s needs %d: raise the limit or use fewer workers",
 		limit.Cur, max(1, workers), noun, need)
 }

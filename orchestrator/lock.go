@@ -61,10 +61,10 @@ var carriesLocks = isLocal
 func takeLock(ctx context.Context, path string, notice func(text string)) (*folderLock, error) {
 	file, err := owned.Open(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, owned.ErrNotRegular) {
-		return nil, fault.New(fault.Conflict, "the job folder is damaged: %w; remove it and run the same command again", err)
+		return nil, fault.FolderDamaged.New("the job folder is damaged: %w; remove it and run the same command again", err)
 	}
 	if err != nil {
-		return nil, fault.New(kindOfDisk(err), "make job folder: %w", err)
+		return nil, fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
 	}
 	holder := readHolder(file)
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -72,7 +72,7 @@ func takeLock(ctx context.Context, path string, notice func(text string)) (*fold
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, inUse(holder)
 		}
-		return nil, fault.New(fault.Conflict, "lock job folder: %w", err)
+		return nil, fault.JobRunning.New("lock job folder: %w", err)
 	}
 	l := newLock(file)
 	observed := !holder.isDead(file)
@@ -105,7 +105,7 @@ func newLock(file *os.File) *folderLock {
 }
 
 func inUse(holder lockHolder) error {
-	return fault.New(fault.Conflict, "another gpurun process is already running this job (%s); wait for it, or name another output", holder)
+	return fault.JobRunning.New("another gpurun process is already running this job (%s); wait for it, or name another output", holder)
 }
 
 // isDead reports whether a holder whose lock we acquired has ended.
@@ -129,18 +129,18 @@ func awaitDeath(ctx context.Context, path string, holder lockHolder, notice func
 	}
 	before, err := readBeat(path)
 	if err != nil {
-		return fault.New(fault.Storage, "watch job lock: %w", err)
+		return fault.JobRunning.Of(fault.Storage, "watch job lock: %w", err)
 	}
 	notice(fmt.Sprintf("the job was last run by %s; waiting %s to see whether it is still alive", holder, staleAfter))
 	for deadline := time.Now().Add(staleAfter); time.Now().Before(deadline); {
 		select {
 		case <-time.After(min(time.Second, heartbeat/4)):
 		case <-ctx.Done():
-			return fault.New(fault.Canceled, "stopped before anything was started")
+			return fault.Interrupted.New("stopped before anything was started")
 		}
 		now, err := readBeat(path)
 		if err != nil {
-			return fault.New(fault.Storage, "watch job lock: %w", err)
+			return fault.JobRunning.Of(fault.Storage, "watch job lock: %w", err)
 		}
 		if !before.equal(now) {
 			return inUse(holder)

@@ -14,8 +14,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
+	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
 const (
@@ -32,7 +34,7 @@ const customID = "custom_id"
 
 // needs returns the members without which a record fails.
 func (p *prepared) needs() (names []string) {
-	if p.config.Format == OpenAIBatch && !p.config.framed { // a retry computes failed ones
+	if p.config.Results.Batch && !p.config.Framed { // a retry computes failed ones
 		names = append(names, customID)
 	}
 	if p.plan.Info.NeedsInputs {
@@ -63,13 +65,13 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 	}
 	var all sample
 	var samples []sample
-	files := p.inputFiles()
+	files := p.config.inputs.Files
 	for _, file := range files[:min(len(files), sampledFiles)] {
 		s := p.sampleFile(ctx, file)
 		samples = append(samples, s)
 		all.add(s)
 	}
-	if p.config.inputs.streams() { // it may have what the files lack
+	if p.config.inputs.Streams() { // it may have what the files lack
 		return nil
 	}
 	for _, name := range needs {
@@ -81,7 +83,7 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 	for i, s := range samples {
 		for _, name := range needs {
 			if s.lacks(name) != nil {
-				p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s no member %q, which the kernel needs; records without it fail", s.have(" of "+files[i].name), name))
+				p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s no member %q, which the kernel needs; records without it fail", s.have(" of "+files[i].Name), name))
 			}
 		}
 	}
@@ -92,7 +94,7 @@ func (p *prepared) checkMembers(ctx context.Context) error {
 // column of the output may also be the kernel's, unless it looks misspelled. A retry keeps what
 // its job does.
 func (p *prepared) noteKept(all sample) {
-	if all.records == 0 || p.config.framed {
+	if all.records == 0 || p.config.Framed {
 		return
 	}
 	for _, name := range p.config.Output.Keep {
@@ -100,7 +102,7 @@ func (p *prepared) noteKept(all sample) {
 			p.plan.Notes = append(p.plan.Notes, fmt.Sprintf("%s no member %q to keep; %s", all.have(""), name, all.instead(name)))
 		}
 	}
-	columns := p.config.Output.columnNames()
+	columns := p.config.Results.Named
 	for _, name := range columns {
 		near := nearest.Of(name, all.members, 3)
 		if !slices.Contains(all.members, name) && near != "" && !slices.Contains(columns, near) {
@@ -116,7 +118,7 @@ func (p *prepared) lacks() string {
 	if first := p.first.Load(); first != nil {
 		all.add(*first)
 	}
-	files := p.inputFiles()
+	files := p.config.inputs.Files
 	for _, file := range files[:min(len(files), sampledFiles)] {
 		all.add(p.sampleFile(context.Background(), file))
 	}
@@ -136,7 +138,7 @@ func (p *prepared) lacks() string {
 // checkFirst checks the first chunk of a stream as checkMembers checks files.
 func (p *prepared) checkFirst(c chunk.Chunk) error {
 	needs := p.needs()
-	if len(p.reads()) == 0 && len(needs) == 0 || !p.config.inputs.streams() || p.earlier != nil {
+	if len(p.reads()) == 0 && len(needs) == 0 || !p.config.inputs.Streams() || p.earlier.resumes {
 		return nil
 	}
 	file, err := os.Open(c.File)
@@ -156,11 +158,11 @@ func (p *prepared) checkFirst(c chunk.Chunk) error {
 
 // sampleFile reads the first records of a file. What cannot be read is reported when the job
 // reads it.
-func (p *prepared) sampleFile(ctx context.Context, file inputFile) sample {
-	if file.stream != nil {
+func (p *prepared) sampleFile(ctx context.Context, file source.File) sample {
+	if file.Stream() {
 		return sample{}
 	}
-	lines, err := openLines(ctx, file, p.config.Input.Columns)
+	lines, err := file.Lines(ctx, format.Options{Columns: p.config.Input.Columns, Threads: 1})
 	if err != nil {
 		return sample{}
 	}
@@ -233,9 +235,9 @@ func (s sample) lacks(name string) error {
 		return nil
 	}
 	if name == customID {
-		return fault.New(fault.Usage, "%s no custom_id: the input is not a batch file", s.have("")).WithCode(fault.NoRequests, s.likeliestText())
+		return fault.NoRequests.New("%s no custom_id: the input is not a batch file", s.have("")).Set(s.likeliestText())
 	}
-	return fault.New(fault.Usage, "%s no member %q, which the kernel needs; %s", s.have(""), name, s.instead(name)).Set("kernel-config")
+	return fault.KernelUnsuited.New("%s no member %q, which the kernel needs; %s", s.have(""), name, s.instead(name)).Set("kernel-config")
 }
 
 // have begins a sentence about the sampled records: "the first 3 records have". of is empty, or

@@ -6,18 +6,6 @@ import (
 	"runtime"
 )
 
-// Stagger is whether the first worker opens its kernel alone before the others start.
-type Stagger int
-
-const (
-	// StaggerAuto staggers if the kernel, its interpreter or the caches of models are on
-	// a network file system: the first worker then brings the files into the page cache,
-	// instead of all reading them over the network at once.
-	StaggerAuto Stagger = iota
-	StaggerOn
-	StaggerOff
-)
-
 // cacheVariables name the folders where frameworks keep models.
 var cacheVariables = []string{"HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME", "XDG_CACHE_HOME"}
 

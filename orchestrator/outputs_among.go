@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input/expand"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // jobFiles recognizes the files that gpurun jobs have written among inputs. A folder that
@@ -20,16 +21,13 @@ type jobFiles struct {
 	folders map[string]map[string]bool // the names of outputs in each folder
 }
 
-func newJobFiles(c Config) *jobFiles {
+func newJobFiles(o Output, workDir string) *jobFiles {
 	j := &jobFiles{folders: make(map[string]map[string]bool)}
-	if c.Output.Path == "" || isStream(c.Output.Path) {
-		return j
-	}
 	// A file that only has the name of the output is data, which must not be overwritten.
-	if !recordsOutput(folderPath(c), c.Output.Path) {
+	if !recordsOutput(spec.At(o.Path).Folder(workDir), o.Path) {
 		return j
 	}
-	for _, path := range []string{c.Output.Path, c.Output.Errors} {
+	for _, path := range []string{o.Path, o.Errors} {
 		if path != "" && path != "-" {
 			j.own = append(j.own, absolute(path))
 		}
@@ -61,7 +59,7 @@ func (j *jobFiles) outputsIn(dir string) map[string]bool {
 	j.folders[dir] = names
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
-		output, isJob := strings.CutSuffix(entry.Name(), folderSuffix)
+		output, isJob := strings.CutSuffix(entry.Name(), spec.FolderSuffix)
 		switch {
 		case !entry.IsDir():
 			if folder, ok := strings.CutSuffix(entry.Name(), commit.ManifestEnding); ok {
@@ -80,12 +78,14 @@ func (j *jobFiles) outputsIn(dir string) map[string]bool {
 // the folder is a job's.
 func (j *jobFiles) noteErrors(folder, dir string, names map[string]bool) bool {
 	data, err := os.ReadFile(filepath.Join(folder, manifestFile))
-	var job struct{ Output, Errors string }
-	if err != nil || json.Unmarshal(data, &job) != nil || job.Output == "" {
+	var job struct {
+		Spec struct{ Output struct{ Path, Errors string } }
+	}
+	if err != nil || json.Unmarshal(data, &job) != nil || job.Spec.Output.Path == "" {
 		return false
 	}
-	if job.Errors != "" && filepath.Dir(absolute(job.Errors)) == dir {
-		names[filepath.Base(job.Errors)] = true
+	if path := job.Spec.Output.Errors; path != "" && filepath.Dir(path) == dir {
+		names[filepath.Base(path)] = true
 	}
 	return true
 }

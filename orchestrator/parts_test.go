@@ -144,7 +144,7 @@ func TestPartFolderIsRefused(t *testing.T) {
 		kind   fault.Kind
 		texts  []string
 	}{
-		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Resume.Fresh = true }, fault.Usage, []string{"already exists", "[exists ]"}},
+		{"exists", func(_ jobDir, c *orchestrator.Config) { c.Resume.Fresh = true }, fault.Usage, []string{"already exists", "[output-exists ]"}},
 		{"not ours", func(d jobDir, c *orchestrator.Config) {
 			c.Output.Force = true
 			appendTo(d, "out/notes.txt", "mine")

@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/gpu"
-	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
 // Plan is what a job would do, determined before anything starts.
@@ -24,7 +23,7 @@ type Plan struct {
 	Format string `json:"format,omitempty"`
 	Kernel string `json:"kernel"`
 	// Info is how the kernel describes itself.
-	Info KernelInfo `json:"info"`
+	Info kernel.Info `json:"info"`
 	// Slots are the workers with their devices.
 	Slots []Slot `json:"slots"`
 	// Records is the number of records, -1 for a stream or for a file that is counted
@@ -39,6 +38,10 @@ type Plan struct {
 	GrowBatch bool `json:"grow_batch,omitempty"`
 	// GroupBy is the member by whose size records are grouped into batches, empty for none.
 	GroupBy string `json:"group_by,omitempty"`
+	// Unit is what a kernel computes at a time, "batches" or "records"; Flight describes what
+	// each worker has in flight, such as "batches of 128 or more" or "64 records in flight".
+	Unit   string `json:"unit"`
+	Flight string `json:"flight"`
 	// Fetch are the files that workers fetch for records, FetchRoot the folder of those
 	// that records name by path.
 	Fetch     []FetchMember `json:"fetch,omitempty"`
@@ -60,21 +63,6 @@ type PlannedArray struct {
 	Mask bool `json:"mask,omitempty"`
 }
 
-// Slot is a place for one worker.
-type Slot struct {
-	Number int `json:"slot"`
-	// Name is the label in bars and logs: "GPU 0", "GPU 0 #2".
-	Name    string       `json:"name"`
-	Devices []gpu.Device `json:"devices"`
-	// Pin is added to the worker's environment.
-	Pin []string `json:"pin"`
-	// Threads is the slot's share of the CPU cores.
-	Threads int `json:"threads"`
-
-	rank  int  // among the slots of its device, from 0
-	added bool // gpurun may remove it, because others on its device work
-}
-
 // DeviceOf returns the name of the first device of a slot with this name: "GPU 0" for
 // "GPU 0+1 #2".
 func DeviceOf(slotName string) string {
@@ -83,35 +71,22 @@ func DeviceOf(slotName string) string {
 	return name
 }
 
-// key is the name of the device, the same for all slots on it.
-func (s Slot) key() string { return s.Devices[0].String() }
-
-// device describes the slot to a kernel.
-func (s Slot) device() wire.Device {
-	first := s.Devices[0]
-	d := wire.Device{Name: s.Name, Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: s.Threads}
-	if first.Kind == gpu.GPU {
-		d.GPU, d.Count = true, len(s.Devices)
-	}
-	return d
-}
-
 // MakePlan returns what Run would do with the same Config, using the same decisions. It
 // starts the kernel once, without a device, to ask what it needs, asks Config.Devices.Claim for
 // a preview, and leaves nothing behind.
 func MakePlan(ctx context.Context, config Config) (Plan, error) {
-	config, err := config.withDefaults()
+	o, err := config.open()
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := checkOutputFolders(config); err != nil {
+	if err := o.CheckFolders(); err != nil {
 		return Plan{}, err
 	}
-	state := stateNote(ctx, config)
-	if err := checkOutputs(config); err != nil && len(state) == 0 {
+	state := stateNote(ctx, o)
+	if err := o.CheckOutputs(); err != nil && len(state) == 0 {
 		return Plan{}, err
 	}
-	p, err := prepare(ctx, config, nil, true, func(string) {})
+	p, err := prepare(ctx, o, newEarlier(), true, func(string) {})
 	if err != nil {
 		return Plan{}, err
 	}
@@ -121,7 +96,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 }
 
 // stateNote says that the job has finished, or was begun by an earlier run.
-func stateNote(ctx context.Context, c Config) []string {
+func stateNote(ctx context.Context, c *order) []string {
 	if c.Output.Path == "" || c.Output.Force || c.Resume.Fresh {
 		return nil
 	}
@@ -129,11 +104,10 @@ func stateNote(ctx context.Context, c Config) []string {
 	if err != nil {
 		return nil
 	}
-	c.Display.OnEvent = nil
 	if status.State == Interrupted {
 		return []string{"an earlier run was interrupted: the job resumes where it stopped" + reachedNote(status.Report)}
 	}
-	if _, done := findFinished(ctx, c, &folder{path: status.Folder}); done && status.State == Done {
+	if _, done := isFinished(ctx, c, &folder{path: status.Folder}); done && status.State == Done {
 		return []string{"the job is already finished: nothing will be computed"}
 	}
 	return nil
@@ -151,22 +125,18 @@ func reachedNote(r Report) string {
 }
 
 func (p *prepared) describeChunks() {
-	if p.source == nil {
+	if !p.cut.Counted() {
 		return
 	}
-	total, known := p.source.Total()
-	if !known {
-		return
-	}
-	p.plan.Records = total
-	if p.earlier != nil {
-		p.plan.Resumed = p.earlier.state.Done()
+	p.plan.Records = p.cut.Records
+	p.plan.Resumed = p.earlier.state.Done()
+	if p.earlier.resumes {
 		return
 	}
 	chunks, unit := p.chunks()
-	p.plan.ChunkRecords = chunk.Size(total, chunks, unit)
+	p.plan.ChunkRecords = chunk.Size(p.cut.Records, chunks, unit)
 	if p.plan.ChunkRecords > 0 {
-		p.plan.Chunks = (total + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
+		p.plan.Chunks = (p.cut.Records + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
 	}
 }
 
@@ -175,12 +145,12 @@ func (p *prepared) describeChunks() {
 func (p *prepared) usefulSlots() int {
 	useful := int64(len(p.plan.Slots))
 	switch {
-	case p.source == nil || p.plan.Records < 0: // not known yet
-	case p.earlier == nil:
-		useful = min(useful, p.plan.Chunks)
-	default: // how much must be computed again is determined later
+	case p.plan.Records < 0: // not known yet
+	case p.earlier.resumes: // how much must be computed again is determined later
 		batch := int64(p.plan.BatchSize)
 		useful = min(useful, (p.plan.Records+batch-1)/batch)
+	default:
+		useful = min(useful, p.plan.Chunks)
 	}
 	return int(useful)
 }

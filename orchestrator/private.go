@@ -13,9 +13,9 @@ func makePrivate(path string) error {
 	var other *files.NotOwnError
 	switch {
 	case errors.As(err, &other):
-		return fault.New(fault.Conflict, "the job folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
+		return fault.JobFolderTaken.New("the job folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
 	case err != nil:
-		return fault.New(kindOfDisk(err), "make job folder: %w", err)
+		return fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
 	}
 	return nil
 }

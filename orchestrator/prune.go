@@ -40,7 +40,7 @@ func pruneStreams(dir string, now time.Time) {
 		if err != nil {
 			continue // it is running
 		}
-		if f.discard("-"); age >= keepStreams {
+		if f.discard(); age >= keepStreams {
 			_ = os.RemoveAll(f.path)
 		} else {
 			_ = os.Chtimes(f.path, now, info.ModTime()) // do not make it look younger

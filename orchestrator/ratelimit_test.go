@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins/openai/openaitest"
 )
@@ -64,7 +65,7 @@ func politeJob(t *testing.T, s *openaitest.Server, n, concurrency int) (jobDir, 
 	d := newJobDir(t, asks(n, func(int) string { return "" }))
 	d.write("kernel.py", fmt.Sprintf("concurrency = %d\n", concurrency)+politeKernel)
 	c := d.config(d.join("kernel.py"))
-	c.Devices.GPUs, c.Failures.Retries = "cpu:1", orchestrator.DefaultRetries
+	c.Devices.GPUs, c.Failures.Retries = "cpu:1", 3
 	c.Kernel.Config, _ = json.Marshal(map[string]string{"server": strings.TrimSuffix(strings.TrimPrefix(s.URL, "http://"), "/v1")})
 	return d, c
 }
@@ -86,6 +87,30 @@ func TestRateLimit(t *testing.T) {
 	t.Logf("%d requests for %d records", s.Total(), n)
 }
 
+// The same holds for openai:, whether the server says how long to wait or not.
+func TestRateLimitOfRequests(t *testing.T) {
+	t.Parallel()
+	const n, concurrency, most, span = 240, 48, 40, 200 * time.Millisecond
+	for _, after := range []string{"", fmt.Sprint(span.Seconds())} {
+		t.Run("Retry-After "+after, func(t *testing.T) {
+			t.Parallel()
+			limited := rateLimit(most, span)
+			s := serverFor(t, openaitest.Options{Trouble: func(number, attempt int) openaitest.Trouble {
+				trouble := limited(number, attempt)
+				if trouble.Status != 0 {
+					trouble.RetryAfter = after
+				}
+				return trouble
+			}})
+			d, c := requestsJob(t, s, batchRequests(n), concurrency)
+			report := mustRun(t, d, c)
+			if report.Succeeded != n || s.Total() > n+concurrency+n/2 {
+				t.Errorf("%d succeeded after %d requests for %d records", report.Succeeded, s.Total(), n)
+			}
+		})
+	}
+}
+
 // While a server asks for a long pause, the worker is shown as held back, not as computing.
 func TestPauseOfAServerIsShown(t *testing.T) {
 	t.Parallel()
@@ -98,11 +123,11 @@ func TestPauseOfAServerIsShown(t *testing.T) {
 	_, c := requestsJob(t, s, batchRequests(100), 4)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c.Control = new(orchestrator.Control)
-	shown := false
+	job, shown := view.NewCollector(time.Now), false
 	c.Display.OnEvent = func(event orchestrator.Event) {
+		job.Event(event)
 		if e, ok := event.(orchestrator.Progress); ok && e.Awaits == orchestrator.AwaitsServer {
-			shown = shown || c.Control.Snapshot().AllIn(orchestrator.PhaseHeld)
+			shown = shown || job.View().AllIn(view.PhaseHeld)
 			cancel()
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
-	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/event"
 )
 
 // Report is the result of a job. However the job ends, In = Succeeded + Failed +
@@ -78,8 +78,9 @@ type Report struct {
 	Load time.Duration `json:"load_ns"`
 	Rate float64       `json:"records_per_second"`
 	// Concurrency is how many records each kernel computed at a time, 0 if it computed
-	// batches. Latency is then that of records.
-	Concurrency int `json:"concurrency,omitempty"`
+	// batches. Unit is what it computed, "batches" or "records": Latency is that of those.
+	Concurrency int    `json:"concurrency,omitempty"`
+	Unit        string `json:"unit"`
 	// GroupBy is the member by whose size records were grouped, empty if they were not.
 	// Padding is the share of the batches' size that padding took in this run: each record
 	// is padded to the largest of its batch.
@@ -115,10 +116,6 @@ type Report struct {
 	Resume Resumption `json:"resume,omitempty"`
 	// Unresumable is why the job can never resume.
 	Unresumable string `json:"unresumable,omitempty"`
-
-	latency Histogram
-	// cost and padded are what the grouped records cost, without and with padding.
-	cost, padded int64
 }
 
 // ArrayReport is a file with a column beside the output, or its mask.
@@ -126,48 +123,6 @@ type ArrayReport struct {
 	Path   string    `json:"path"`
 	Bytes  int64     `json:"bytes"`
 	CRC32C chunk.CRC `json:"crc32c"`
-}
-
-// SickDevice is a device that was retired because records failed on it that succeed on
-// another one.
-type SickDevice struct {
-	Device string `json:"device"`
-	UUID   string `json:"uuid,omitempty"`
-	// Records is how many had failed on it, and Message why one of them did.
-	Records int64  `json:"records"`
-	Message string `json:"message"`
-}
-
-// WorkerReport is one slot's share of the job.
-type WorkerReport struct {
-	Slot    int    `json:"slot"`
-	Device  string `json:"device"`
-	Records int64  `json:"records"`
-	Chunks  int64  `json:"chunks"`
-	Batches int64  `json:"batches"`
-	// BatchSize is the best that AutoBatch found, 0 if it found none.
-	BatchSize int `json:"best_batch_size,omitempty"`
-	// Busy is how long the slot's kernel was computing; BusyShare is that as a share of
-	// the time since it was ready.
-	Busy time.Duration `json:"busy_ns"`
-	// Load is how long the slot's kernels took to open. CPU is the CPU time of all its
-	// processes. WaitedInput and WaitedOutput are how long its kernel had no work for want
-	// of records, and because results were not written yet.
-	Load         time.Duration `json:"load_ns"`
-	CPU          time.Duration `json:"cpu_ns"`
-	WaitedInput  time.Duration `json:"waited_input_ns"`
-	WaitedOutput time.Duration `json:"waited_output_ns"`
-	BusyShare    float64       `json:"busy_share"`
-	Rate         float64       `json:"records_per_second"`
-	// Restarts counts kernel processes started after one died, Retries batches that
-	// were computed again, Lost workers that had to be replaced.
-	Restarts int64 `json:"restarts"`
-	Retries  int64 `json:"retries"`
-	Lost     int64 `json:"lost"`
-	Retired  bool  `json:"retired"`
-
-	ready time.Time
-	alive time.Duration
 }
 
 // FailureReport is the failed records of one kind or one cause.
@@ -183,35 +138,16 @@ type FailureReport struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// add adds a segment's cost.
-func (w *WorkerReport) add(stats wire.Stats) {
-	w.Chunks++
-	w.Batches += stats.Batches
-	w.Busy += stats.Busy
-	w.Restarts += stats.Restarts
-	w.Retries += stats.Retries
-	w.WaitedInput += stats.Input
-	w.WaitedOutput += stats.Output
-	w.BatchSize = max(w.BatchSize, stats.BatchSize)
-}
-
 // close computes the derived figures.
 func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Elapsed = now.Sub(r.Started)
 	r.Succeeded, r.Failed, r.Dropped = done.Succeeded, done.Failed, done.Dropped
 	r.Pending = r.In - done.Records
 	r.Computed = max(0, done.Records+r.Answers-r.Resumed-r.ResumedAnswers)
-	r.Rate = rate(r.Computed, r.Elapsed-r.Load)
-	r.Latency = Summarize(r.latency)
-	if r.padded > 0 {
-		r.Padding = 1 - float64(r.cost)/float64(r.padded)
-	}
+	r.Rate = event.Rate(r.Computed, r.Elapsed-r.Load)
 	r.Failures, r.Causes = failureReports(done.Kinds), failureReports(done.Causes)
 	if r.Workers == nil {
 		r.Workers = []WorkerReport{} // never null in JSON
-	}
-	for i := range r.Workers {
-		r.Workers[i].close(now)
 	}
 }
 
@@ -225,29 +161,6 @@ func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Line, b.Line))
 	})
 	return list
-}
-
-// rest ends a time during which the slot's kernel was open.
-func (w *WorkerReport) rest(now time.Time) {
-	if !w.ready.IsZero() {
-		w.alive += now.Sub(w.ready)
-		w.ready = time.Time{}
-	}
-}
-
-func (w *WorkerReport) close(now time.Time) {
-	w.rest(now)
-	w.Rate = rate(w.Records, w.alive)
-	if w.alive > 0 {
-		w.BusyShare = min(1, w.Busy.Seconds()/w.alive.Seconds())
-	}
-}
-
-func rate(records int64, d time.Duration) float64 {
-	if d <= 0 {
-		return 0
-	}
-	return float64(records) / d.Seconds()
 }
 
 // WriteFile writes the report as JSON.
@@ -266,7 +179,7 @@ func (r Report) writeDurably(path string) error {
 		err = files.WriteDurably(path, data, files.PrivateMode)
 	}
 	if err != nil {
-		return fault.New(fault.Storage, "write report: %w", err)
+		return fault.JobFiles.New("write report: %w", err)
 	}
 	return nil
 }

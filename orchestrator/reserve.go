@@ -15,47 +15,48 @@ type PlannedScaling struct {
 
 // auto reports whether gpurun chooses the number of workers. The user has chosen that of
 // CPU devices by naming them.
-func (p *prepared) auto() bool {
-	return p.config.Devices.WorkersPerGPU == AutoWorkers && len(p.plan.Slots) > 0 &&
-		(p.plan.Slots[0].Devices[0].Kind != gpu.CPU || p.selection.IsAll())
+func (s *staff) auto() bool {
+	return s.config.Devices.WorkersPerGPU == AutoWorkers && len(s.plan.Slots) > 0 &&
+		(s.plan.Slots[0].Devices[0].Kind != gpu.CPU || s.selection.IsAll())
 }
 
 // reserveSlots keeps the slots with which the job starts and reserves the others: one for
 // each GPU or, in a resumed job, as many as the last run found to be best. The input has
 // been cut for all of them. CPU devices all start.
-func (p *prepared) reserveSlots() {
-	if !p.auto() {
+func (s *staff) reserveSlots() {
+	if !s.auto() {
 		return
 	}
-	if p.plan.Slots[0].Devices[0].Kind == gpu.CPU {
-		for i := range p.plan.Slots { // a small job or the kernel may want fewer than cores
-			p.plan.Slots[i].Threads = max(1, p.config.cores()/len(p.plan.Slots))
+	if s.plan.Slots[0].Devices[0].Kind == gpu.CPU {
+		for i := range s.plan.Slots { // a small job or the kernel may want fewer than cores
+			s.plan.Slots[i].Threads = max(1, s.config.cores()/len(s.plan.Slots))
 		}
 		return
 	}
 	most := make(map[string]int)
-	for _, slot := range p.plan.Slots {
-		most[slot.key()]++
+	for _, slot := range s.plan.Slots {
+		most[slot.Key()]++
 	}
-	p.reserve = nil
-	p.plan.Slots = slices.DeleteFunc(p.plan.Slots, func(s Slot) bool {
-		start := s.rank < max(1, p.resumedWorkers[s.key()].Workers)
+	s.reserve = nil
+	s.plan.Slots = slices.DeleteFunc(s.plan.Slots, func(slot Slot) bool {
+		start := slot.Rank < max(1, s.resumed[slot.Key()].Workers)
 		if !start {
-			p.reserve = append(p.reserve, s)
-			_ = p.registry.Release(s.key())
+			s.reserve = append(s.reserve, slot)
+			_ = s.registry.Release(slot.Key())
 		}
 		return !start
 	})
 	started := make(map[string]int)
-	for _, slot := range p.plan.Slots {
-		started[slot.key()]++
+	for _, slot := range s.plan.Slots {
+		started[slot.Key()]++
 	}
-	for i := range p.plan.Slots {
-		s := &p.plan.Slots[i]
-		s.Number, s.added = i, s.rank > 0
-		s.Threads = max(1, p.config.cores()/(len(most)*started[s.key()]))
-		if s.rank == 0 {
-			p.plan.Scaling = append(p.plan.Scaling, PlannedScaling{s.key(), started[s.key()], most[s.key()]})
+	for i := range s.plan.Slots {
+		slot := &s.plan.Slots[i]
+		key := slot.Key()
+		slot.Number, slot.Added = i, slot.Rank > 0
+		slot.Threads = max(1, s.config.cores()/(len(most)*started[key]))
+		if slot.Rank == 0 {
+			s.plan.Scaling = append(s.plan.Scaling, PlannedScaling{key, started[key], most[key]})
 		}
 	}
 }

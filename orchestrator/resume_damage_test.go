@@ -126,7 +126,7 @@ func TestDamage(t *testing.T) {
 		_, err := run(t, c)
 		if err != nil {
 			refused++
-			if fault.KindOf(err) != fault.Conflict || fault.As(err).Code != fault.Damaged || exists(c.Output.Path) {
+			if fault.KindOf(err) != fault.Conflict || fault.As(err).Code != fault.JobDamaged || exists(c.Output.Path) {
 				t.Errorf("%s: %v; output: %t", name, err, exists(c.Output.Path))
 			}
 			if name == "none" {
@@ -162,17 +162,18 @@ func TestLockIsNotAFile(t *testing.T) {
 
 // TestDamagedEndIsWrittenAgain: a job killed when only the renames were missing is resumed
 // correctly if the end of its output, or the header of an array, was damaged since. Nothing is
-// computed again.
+// computed again, except the records of a part that ends with its last row group.
 func TestDamagedEndIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		v    *variant
 		file string
 		at   func(size int) int
+		lost int64 // records that may be computed again
 	}{
-		{asTable, "output.partial", func(size int) int { return size - 1 }},
-		{asTables, "output.partial/part-*", func(size int) int { return size - 1 }},
-		{withArrays, "array-0.partial", func(int) int { return 60 }},
+		{asTable, "output.partial", func(size int) int { return size - 1 }, 0},
+		{asTables, "output.partial/part-*", func(size int) int { return size - 1 }, 100},
+		{withArrays, "array-0.partial", func(int) int { return 60 }, 0},
 	} {
 		t.Run(test.v.name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +193,7 @@ func TestDamagedEndIsWrittenAgain(t *testing.T) {
 			if diff := cmp.Diff(want, results(d, c)); diff != "" {
 				t.Error(diff)
 			}
-			if report.Resumed != report.In {
+			if report.In-report.Resumed > test.lost {
 				t.Errorf("%d of %d records were computed again", report.In-report.Resumed, report.In)
 			}
 			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {

@@ -128,26 +128,26 @@ func TestOtherJobIsRefused(t *testing.T) {
 	}{
 		{"input longer", func(d jobDir, c *orchestrator.Config) {
 			appendTo(d, "in.jsonl", "{}\n")
-		}, []string{"the input's size was", "[changed ]"}},
+		}, []string{"the size of the input", "[job-changed ]"}},
 		{"input edited in place", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, []string{"the input has ", "different bytes between offsets 0 and"}},
+		}, []string{"the input ", " has different bytes between offsets 0 and"}},
 		{"input edited in place, with its old time", func(d jobDir, c *orchestrator.Config) {
 			info, _ := os.Stat(c.Input.Path)
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
 			_ = os.Chtimes(c.Input.Path, info.ModTime(), info.ModTime())
-		}, []string{"the input has ", "different bytes"}},
+		}, []string{"the input ", " has different bytes"}},
 		{"input edited in place and longer", func(d jobDir, c *orchestrator.Config) {
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return append(b, "{}\n"...) })
-		}, []string{"the input's size was"}},
+		}, []string{"the size of the input"}},
 		{"another input", func(d jobDir, c *orchestrator.Config) {
 			c.Input.Path = d.join("other.jsonl")
 			appendTo(d, "other.jsonl", "{}\n")
 		}, []string{"other.jsonl"}},
 		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
-		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "echo" }, []string{"the kernel was", "[changed kernel]"}},
+		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "echo" }, []string{"the kernel was", "[job-changed kernel]"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
-			[]string{"kernel.sh", "[changed kernel]"}},
+			[]string{"kernel.sh", "[job-changed kernel]"}},
 		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
 		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Output.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
 	}
@@ -230,15 +230,15 @@ func TestTouchedByteCutInput(t *testing.T) {
 		"touched": {touchInput, ""},
 		"edited": {func(c orchestrator.Config) {
 			edit(t, c.Input.Path, func(b []byte) []byte { b[6] = 'x'; return b })
-		}, "different bytes between offsets 0 and"},
+		}, "the content of the input"},
 		"touched, without sums": {func(c orchestrator.Config) {
 			touchInput(c)
-			_ = os.Remove(jobFolder(c) + "/input.sums")
-		}, "the input's modification time was"},
+			_ = os.Remove(jobFolder(c) + "/input.chunks")
+		}, "was modified at"},
 		"touched, sums cut": {func(c orchestrator.Config) {
 			touchInput(c)
-			edit(t, jobFolder(c)+"/input.sums", func(b []byte) []byte { return b[:20] })
-		}, "the input's modification time was"},
+			edit(t, jobFolder(c)+"/input.chunks", func(b []byte) []byte { return b[:20] })
+		}, "was modified at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +253,7 @@ func TestTouchedByteCutInput(t *testing.T) {
 				return
 			}
 			resumes(t, d, c)
-			if d.read("out.jsonl") != numbered(300) || exists(jobFolder(c)+"/input.sums") {
+			if d.read("out.jsonl") != numbered(300) || exists(jobFolder(c)+"/input.chunks") {
 				t.Error("output differs, or the sums are left")
 			}
 		})
@@ -392,7 +392,7 @@ func TestMaxTime(t *testing.T) {
 	c.Kernel.Config = fmt.Appendf(nil, `{"Milliseconds":200,"Until":%q}`, hurry) // 8 s
 	for stops, done := 0, int64(0); stops < 2; {
 		report, err := run(t, c)
-		wantFault(t, err, fault.Stopped, "[setting max-time]")
+		wantFault(t, err, fault.Stopped, "[limit-reached max-time]")
 		switch now := report.Succeeded + report.Failed + report.Dropped; {
 		case report.Pending == 0 && !report.Uncounted || c.Resume.MaxTime > time.Minute:
 			t.Fatalf("after %d stops: %+v", stops, report)
@@ -424,7 +424,7 @@ func TestHalt(t *testing.T) {
 				if err == nil {
 					break
 				}
-				wantFault(t, err, fault.Stopped, "[setting halt]")
+				wantFault(t, err, fault.Stopped, "[limit-reached halt]")
 				if done := report.Failed; done < 12 || report.Pending == 0 {
 					t.Errorf("stopped at %d failures, %d pending", done, report.Pending)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Resumption is what running the same command does after a job has stopped.
@@ -35,20 +36,20 @@ var errAdvised = errors.New("the message says how to resume")
 // resumption returns what the same command does after err stopped the job. A stream must
 // arrive again, unless the spool has all of it.
 func (j *job) resumption(err error) Resumption {
-	is := resumption(j.config, err)
+	is := resumption(j.config.Results, err)
 	_, whole := j.source.Total()
-	if j.config.inputs.streams() && (is == ResumesAtOnce || is == ResumesWhenFixed) && !(j.config.Resume.Spool && whole) {
+	if j.config.inputs.Streams() && (is == ResumesAtOnce || is == ResumesWhenFixed) && !(j.config.Resume.Spool && whole) {
 		return ResumesSameStream
 	}
 	return is
 }
 
 // resumption returns what the same command does after err stopped a job.
-func resumption(c Config, err error) Resumption {
+func resumption(r spec.Results, err error) Resumption {
 	switch {
 	case err == nil:
 		return ""
-	case !resumable(c):
+	case r.Streamed():
 		return ResumesNever
 	case errors.Is(err, errAdvised):
 		return ResumesAsAdvised
@@ -62,22 +63,11 @@ func resumption(c Config, err error) Resumption {
 	return ResumesAsAdvised
 }
 
-// resumable reports whether a job can resume: a stream cannot be written twice.
-func resumable(c Config) bool { return unresumable(c) == "" }
-
-// unresumable returns why a job cannot resume, "" if it can.
-func unresumable(c Config) string {
-	if isStream(c.Output.Path) {
-		return "its output is a stream"
-	}
-	return ""
-}
-
 // streamNote warns the user before the work that an interruption loses all of it.
-func streamNote(c Config) []string {
-	why := unresumable(c)
+func streamNote(c *order) []string {
+	why := c.Results.Unresumable()
 	switch {
-	case why == "" && c.inputs.streams() && !c.Resume.Spool:
+	case why == "" && c.inputs.Streams() && !c.Resume.Spool:
 		return []string{"if this job is interrupted, the same command resumes it only if the same bytes arrive again: its input is a stream"}
 	case why == "":
 		return []string{} // an empty list in JSON, not null
@@ -87,17 +77,11 @@ func streamNote(c Config) []string {
 
 // discarded is what is useless in the folder of a job that cannot resume: copies of its
 // input, and results on their way to a stream.
-var discarded = []string{commit.PartsDir, spoolDir, partials}
+var discarded = []string{commit.PartsDir, spoolDir, "*.partial"}
 
-const partials = "*.partial"
-
-// discard removes those files. Results computed for an output file stay in
-// output.partial, and the report says so.
-func (f *folder) discard(output string) {
+// discard removes those files.
+func (f *folder) discard() {
 	for _, name := range discarded {
-		if name == partials && !isStream(output) {
-			continue
-		}
 		found, _ := filepath.Glob(f.join(name))
 		for _, path := range found {
 			_ = os.RemoveAll(path)

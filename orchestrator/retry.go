@@ -9,9 +9,11 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/retry"
+	"github.com/gpurun/gpurun/orchestrator/source"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Retry computes the failed records of a finished job again and puts the results in
@@ -21,22 +23,22 @@ import (
 //
 // Records that came in with an _error are not the job's failures and stay.
 func Retry(ctx context.Context, config Config) (Report, error) {
-	if config.Output.Path == "" || isStream(config.Output.Path) {
-		return Report{}, fault.New(fault.Usage, "name the output of a finished job")
+	path, err := spec.Job(config.Output.Path, config.Resume.WorkDir)
+	if err != nil {
+		return Report{}, err
 	}
 	if err := checkOpenFiles(1); err != nil {
 		return Report{}, err
 	}
-	path := folderPath(config)
 	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
 		return Report{}, noJob(config.Output.Path, path)
 	}
-	f, err := openFolder(ctx, config)
+	f, err := lockFolder(ctx, path, config.Output.Path, config.Display.OnEvent)
 	if err != nil {
 		return Report{}, err
 	}
 	defer f.close(true)
-	r := &rerun{config: config, folder: f, job: retry.Job{Folder: absolute(f.path), Output: absolute(config.Output.Path)}}
+	r := &rerun{config: config, folder: f, job: retry.Job{Folder: absolute(f.path)}}
 	report, err := r.run(ctx)
 	return report, byContext(ctx, err)
 }
@@ -47,8 +49,7 @@ type rerun struct {
 	folder   *folder
 	job      retry.Job // at its current path: a copied or moved job is retried in place
 	manifest *manifest
-	report   Report        // of the job
-	spec     *columns.Spec // of a job with columns, else nil
+	report   Report // of the job
 }
 
 func (r *rerun) run(ctx context.Context) (Report, error) {
@@ -76,7 +77,7 @@ func (r *rerun) run(ctx context.Context) (Report, error) {
 // nothing says why there is nothing to retry.
 func (r *rerun) nothing() Notice {
 	if r.report.Failed > 0 {
-		return Notice{Text: "nothing to retry: the failed records came with an _error; correct the input, retry the earlier job, or compute them here", Code: CodeSetting, Value: "reprocess"}
+		return Notice{Text: "nothing to retry: the failed records came with an _error; correct the input, retry the earlier job, or compute them here", Value: "reprocess"}
 	}
 	return Notice{Text: "nothing to retry: no record failed"}
 }
@@ -84,17 +85,17 @@ func (r *rerun) nothing() Notice {
 // compute runs the failed records, unless an earlier retry did and was killed before
 // the merge.
 func (r *rerun) compute(ctx context.Context) (Report, error) {
-	config, err := r.again()
+	o, err := r.again()
 	if err != nil {
 		return Report{}, err
 	}
-	if report, done := r.reuse(ctx, &config); done {
-		return report, nil
+	if report, done, err := r.reuse(ctx, &o); done || err != nil {
+		return report, err
 	}
-	report, err := Run(ctx, config)
-	if fault.KindOf(err) == fault.Conflict && !config.Resume.Fresh { // what the earlier retry left is of no use
-		config.Resume.Fresh, config.Output.Force = true, true
-		return Run(ctx, config)
+	report, err := run(ctx, o)
+	if fault.KindOf(err) == fault.Conflict && !o.Resume.Fresh { // what the earlier retry left is of no use
+		o.Spec = o.Afresh()
+		return run(ctx, o)
 	}
 	return report, err
 }
@@ -104,27 +105,24 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if m, err := r.folder.unfinished(); err != nil {
 		return err
 	} else if m != nil {
-		return fault.New(fault.Conflict, "the job of %s is not finished: run the same gpurun run command again first", r.config.Output.Path)
+		return fault.JobUnfinished.New("the job of %s is not finished: run the same gpurun run command again first", r.config.Output.Path)
 	}
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
-		return fault.Wrap(fault.Conflict, err)
+		return fault.FolderDamaged.Wrap(err)
 	}
-	if r.job.Format, err = encode.ByName(r.manifest.Fingerprint.Output.Format); err != nil {
-		return fault.Wrap(fault.Conflict, err)
-	}
-	r.job.SourceField = r.manifest.Fingerprint.Output.Source
-	if keepsParts(r.manifest.Output) {
-		r.job.Output += "/"
-	}
+	was := r.manifest.Spec
+	r.job.Output = was.Results.Target.Renamed(r.config.Output.Path)
+	r.job.Format, r.job.SourceField, r.job.Store, r.job.Layout = was.Results.Format, was.Output.SourceField, was.Results.Store, r.manifest.Layout
 	if r.job.Errors, err = r.movedErrors(); err != nil {
 		return err
 	}
-	r.job.Batch = r.manifest.Fingerprint.Output.Lines == OpenAIBatch
-	if r.job.Batch && r.job.Errors == "" {
+	if was.Results.KeepFailed {
 		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
 	}
-	if err := r.loadColumns(); err != nil {
-		return err
+	var apart string
+	if r.job.Arrays, apart = r.manifest.arraysOf(r.job.Output); apart != "" {
+		return fault.JobMoved.New("the job of %s was copied or moved from %s, and its array %s is not beside the output and may belong to that one; retry it there",
+			r.config.Output.Path, was.Output.Path, apart)
 	}
 	if retry.Committed(r.folder.path) {
 		if err := r.job.Check(ctx); err != nil {
@@ -138,15 +136,15 @@ func (r *rerun) load(ctx context.Context) (err error) {
 		return err
 	}
 	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.path // as seen from here
-	if r.manifest.Errors != "" && !r.manifest.writes(r.job.Output) {
+	if was.Output.Errors != "" && !r.manifest.writes(r.job.Output) {
 		r.report.Errors = r.job.Errors
 		if _, err := os.Stat(r.job.Errors); err != nil && r.report.Failed > 0 {
-			return fault.New(fault.Conflict, "the job of %s was copied or moved from %s without its failed records: copy or move %s to %s, then retry it",
-				r.config.Output.Path, r.manifest.Output, r.manifest.Errors, r.job.Errors)
+			return fault.JobMoved.New("the job of %s was copied or moved from %s without its failed records: copy or move %s to %s, then retry it",
+				r.config.Output.Path, was.Output.Path, was.Output.Errors, r.job.Errors)
 		}
 	}
 	if len(r.report.Arrays) != len(r.job.Arrays) {
-		return fault.New(fault.Conflict, "the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
+		return fault.OutputChanged.New("the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
 	}
 	r.report.placeArrays(r.job.Arrays)
 	for _, a := range r.report.Arrays {
@@ -158,60 +156,44 @@ func (r *rerun) load(ctx context.Context) (err error) {
 // movedErrors returns the file of failed records, "" if the job has none. If the job was copied
 // or moved, the file must have moved with the output: the other one may belong to another job.
 func (r *rerun) movedErrors() (string, error) {
-	path := r.manifest.Errors
-	if path == "" || isStream(path) || r.manifest.writes(r.job.Output) {
+	path := r.manifest.Spec.Output.Errors
+	if !r.manifest.Spec.Results.Errors.Kept() || r.manifest.writes(r.job.Output) {
 		return path, nil
 	}
 	now, with := r.manifest.movedWith(r.job.Output, path)
 	if !with {
-		return "", fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its failed records are in %s, outside the output's folder, where they may belong to that one; retry it there",
-			r.config.Output.Path, r.manifest.Output, path)
+		return "", fault.JobMoved.New("the job of %s was copied or moved from %s, and its failed records are in %s, outside the output's folder, where they may belong to that one; retry it there",
+			r.config.Output.Path, r.manifest.Spec.Output.Path, path)
 	}
 	return now, nil
-}
-
-// loadColumns reads what a job with columns has besides its output.
-func (r *rerun) loadColumns() error {
-	print := r.manifest.Fingerprint.Output
-	if r.spec = print.spec(); r.spec == nil {
-		return nil
-	}
-	r.job.Layout = r.manifest.Layout
-	var apart string
-	if r.job.Arrays, apart = r.manifest.arraysOf(r.job.Output); apart != "" {
-		return fault.New(fault.Conflict, "the job of %s was copied or moved from %s, and its array %s is not beside the output and may belong to that one; retry it there",
-			r.config.Output.Path, r.manifest.Output, apart)
-	}
-	if !r.job.Format.Table {
-		return nil
-	}
-	if r.job.Errors == "" {
-		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
-	}
-	return nil
 }
 
 // newLayout returns the layout of the new results: that of the job or, if no record of it
 // succeeded, of the retry. known is false if none of that succeeded either.
 func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bool, err error) {
-	if r.spec == nil || r.manifest.Layout != nil {
+	stored := r.manifest.Spec.Results.Columns.Clone()
+	if stored == nil || r.manifest.Layout != nil {
 		return r.manifest.Layout, true, nil
 	}
-	m, err := readManifest(r.job.Results() + folderSuffix + "/" + manifestFile)
+	m, err := readManifest(r.job.Results() + spec.FolderSuffix + "/" + manifestFile)
 	if err != nil {
-		return nil, false, fault.Wrap(fault.Conflict, err)
+		return nil, false, fault.FolderDamaged.Wrap(err)
 	}
 	if m.Layout != nil {
 		return m.Layout, true, nil
 	}
-	if r.spec.Table != nil {
-		s := newSampler(r.spec.Table)
-		if err := s.file(ctx, r.job.Input()); err != nil {
+	if stored.IsTable() {
+		s := newSampler(stored.Table)
+		failed, err := source.Find(source.Options{Names: []string{r.job.Input()}, Format: "jsonl"})
+		if err == nil {
+			err = failed.Sample(ctx, format.Options{Threads: 1}, s.take)
+		}
+		if err != nil {
 			return nil, false, err
 		}
-		s.keep(r.manifest.Fingerprint.Output.Keep)
+		s.keep(r.manifest.Spec.Output.Keep)
 	}
-	fallback := r.spec.Fallback()
+	fallback := stored.Fallback()
 	return &fallback, false, nil
 }
 
@@ -219,24 +201,19 @@ func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bo
 // after the failed records are computed. The input does not matter: failed records are
 // kept in the output.
 func (r *rerun) unchanged(ctx context.Context) error {
-	if r.manifest.Errors != "" && isStream(r.manifest.Errors) {
-		return fault.New(fault.Usage, "the failed records were not kept: they were written to %s", r.manifest.Errors)
+	if path := r.manifest.Spec.Output.Errors; path != "" && !r.manifest.Spec.Results.Errors.Kept() {
+		return fault.NoFailedRecords.New("the failed records were not kept: they were written to %s", path)
 	}
 	if err := Verify(ctx, r.job.Output, r.report); err != nil {
 		return err
 	}
-	if !keepsParts(r.job.Output) {
+	if r.report.OutputCRC32C != nil {
 		r.job.CRC = *r.report.OutputCRC32C
-		return nil
 	}
-	m, err := commit.ReadManifest(r.job.Output)
-	if err == nil {
-		err = commit.Replaceable(r.job.Output)
+	var err error
+	if r.job.Parts, err = spec.At(r.job.Output).Parts(); err != nil {
+		return fault.OutputChanged.New("%s was changed since the job wrote it: %w", r.job.Output, err)
 	}
-	if err != nil {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", r.job.Output, err)
-	}
-	r.job.Parts = &m
 	return nil
 }
 
@@ -246,7 +223,7 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	if r.job.NewLayout, _, err = r.newLayout(ctx); err != nil {
 		return r.report, err
 	}
-	merged, err := r.job.Merge(again.Kernel)
+	merged, err := r.job.Merge()
 	if err != nil {
 		return r.report, err
 	}
@@ -268,9 +245,7 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	report.TokenRate = again.TokenRate
 	report.OutputBytes, report.OutputCRC32C, report.Unencoded = parts.Bytes, nil, 0
 	for _, part := range merged.Parts {
-		if !r.job.Format.Table { // as in the job's report
-			report.Unencoded += part.Unencoded
-		}
+		report.Unencoded += r.job.Format.Unencoded(part.Unencoded)
 	}
 	manifest, output := &parts, chunk.FileSum{}
 	if r.job.Parts == nil {
@@ -292,7 +267,7 @@ func (r *rerun) replace(ctx context.Context) error {
 	if err := report.writeDurably(r.folder.join(reportFile)); err != nil {
 		return err
 	}
-	if r.spec != nil && r.manifest.Layout == nil {
+	if r.manifest.Spec.Results.Columns != nil && r.manifest.Layout == nil {
 		layout, known, err := r.newLayout(ctx)
 		if err != nil {
 			return err

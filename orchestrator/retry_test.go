@@ -3,9 +3,11 @@ package orchestrator_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -56,21 +58,24 @@ func (m *mending) Process(_ context.Context, batch plugins.Batch, results *plugi
 // same bytes as the repaired kernel alone.
 func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 	forms := []struct {
-		apart, parts, stream bool
-		format               string
+		apart, parts, stream, array bool
+		format                      string
 	}{
 		{}, {apart: true}, {parts: true}, {apart: true, parts: true}, {stream: true}, {apart: true, stream: true}, {parts: true, stream: true},
 		{format: "jsonl.gz"}, {apart: true, format: "jsonl.zst"}, {parts: true, format: "jsonl.zst"},
 		{apart: true, parts: true, format: "jsonl.gz"}, {stream: true, format: "jsonl.zst"},
+		{format: "parquet"}, {apart: true, format: "parquet"}, {parts: true, format: "parquet"}, {stream: true, format: "parquet"},
+		{array: true}, {array: true, apart: true}, {array: true, parts: true, stream: true}, {array: true, format: "jsonl.zst"},
 	}
 	for _, form := range forms {
-		t.Run(fmt.Sprintf("errors apart %t, parts %t, a stream %t, %s", form.apart, form.parts, form.stream, form.format), func(t *testing.T) {
+		t.Run(fmt.Sprintf("errors apart %t, parts %t, a stream %t, an array %t, %s", form.apart, form.parts, form.stream, form.array, form.format), func(t *testing.T) {
 			t.Parallel()
 			apart := form.apart
 			seed := rand.Uint64()
 			random := rand.New(rand.NewPCG(seed, 1))
 			t.Logf("seed %d", seed)
 			var in strings.Builder
+			in.WriteString(`{"id":-1,"do":"two","again":{}}` + "\n") // so that a column of this name may be chosen
 			for i := range 500 {
 				does := []string{"same", "two", "drop", "fail", "fail"}
 				switch random.IntN(20) {
@@ -97,6 +102,11 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				config.Output.Errors, want.Output.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
 			}
 			output := func() string { return d.read("out.jsonl") }
+			if form.array {
+				config.Output.Arrays = []orchestrator.OutputArray{{Column: "id", Path: d.join("id.npy")}}
+				want.Output.Arrays = []orchestrator.OutputArray{{Column: "id", Path: d.join("want-id.npy")}}
+			}
+			wantOutput := func() string { return d.read("want.jsonl") }
 			if form.format != "" {
 				config.Output.Format, config.Output.Path = form.format, d.join("out."+form.format)
 				output = func() string { return decoded(t, form.format, d.read("out."+form.format)) }
@@ -104,6 +114,19 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			if form.parts {
 				config.Output.Path, config.Output.PartBytes = d.join("out")+"/", 900
 				output = func() string { return concatenated(d) }
+			}
+			if form.format == "parquet" {
+				want.Output.Path, config.Output.Columns = d.join("want.parquet"), []string{"id:int64", "do:string", "then:string", "again:json"}
+				want.Output.Columns = config.Output.Columns
+				rows := func(pattern string) string {
+					paths, _ := filepath.Glob(d.join(pattern))
+					text, _ := json.MarshalIndent(tableLines(t, paths...), "", " ")
+					return string(text)
+				}
+				wantOutput, output = func() string { return rows("want.parquet") }, func() string { return rows("out*parquet") }
+				if form.parts {
+					output = func() string { return rows("out/part-*") }
+				}
 			}
 			wanted := mustRun(t, d, want)
 			if form.stream {
@@ -120,12 +143,17 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkReport(t, report, nil)
-			if diff := cmp.Diff(d.read("want.jsonl"), output()); diff != "" {
+			if diff := cmp.Diff(wantOutput(), output()); diff != "" {
 				t.Error(diff)
 			}
 			if apart {
 				if diff := cmp.Diff(d.read("want-errors.jsonl"), d.read("errors.jsonl")); diff != "" {
 					t.Error(diff)
+				}
+			}
+			for _, name := range []string{"id.npy", "id.mask.npy"} {
+				if form.array && exists(d.join("want-"+name)) && d.read("want-"+name) != d.read(name) {
+					t.Errorf("%s differs", name)
 				}
 			}
 			if report.Succeeded != wanted.Succeeded || report.Failed != wanted.Failed || report.Dropped != wanted.Dropped {
@@ -135,7 +163,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(d.read("want.jsonl"), output()); diff != "" {
+			if diff := cmp.Diff(wantOutput(), output()); diff != "" {
 				t.Errorf("the second retry: %s", diff)
 			}
 		})

@@ -1,12 +1,14 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Run runs a job, or resumes it if an earlier run of the same job was interrupted. It
@@ -17,11 +19,19 @@ import (
 // Canceling ctx stops the job at each worker's next batch boundary. errors.Is then
 // finds ctx.Err() and context.Cause(ctx) in the error.
 func Run(ctx context.Context, config Config) (Report, error) {
-	report, err := runJob(ctx, config)
-	for runsAgain(err) && config.repaired == nil && ctx.Err() == nil {
-		config.checkAll = true
-		_ = errors.As(err, &config.repaired)
-		report, err = runJob(ctx, config)
+	s, err := spec.Resolve(config.settings())
+	if err != nil {
+		return Report{}, err
+	}
+	return run(ctx, order{Spec: s, Program: config.Program})
+}
+
+func run(ctx context.Context, o order) (Report, error) {
+	report, err := runJob(ctx, o)
+	for runsAgain(err) && o.repaired == nil && ctx.Err() == nil {
+		o.checkAll = true
+		_ = errors.As(err, &o.repaired)
+		report, err = runJob(ctx, o)
 	}
 	return report, byContext(ctx, err)
 }
@@ -32,15 +42,21 @@ func runsAgain(err error) bool {
 	return errors.Is(err, errOutputDamaged) || errors.As(err, new(*input.Repaired))
 }
 
-// runJob is one attempt of Run: check the settings, find what earlier runs have left, plan,
+// runJob is one attempt of Run: find the input and what earlier runs have left, plan,
 // open the files, work.
-func runJob(ctx context.Context, config Config) (Report, error) {
+func runJob(ctx context.Context, o order) (Report, error) {
 	started := time.Now()
-	config, err := config.checked()
+	if o.Output.Path == "" {
+		return Report{}, fault.NoOutput.New("no output: name a file, or - for standard output").Set("out.jsonl")
+	}
+	config, err := o.open()
 	if err != nil {
 		return Report{}, err
 	}
-	f, err := openFolder(ctx, config) // and lock it
+	if err := cmp.Or(checkOpenFiles(1), config.CheckFolders()); err != nil {
+		return Report{}, err
+	}
+	f, err := openFolder(ctx, config.Spec) // and lock it
 	if err != nil {
 		return Report{}, err
 	}
@@ -50,21 +66,19 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 	if err != nil {
 		return Report{}, startsOver(config, err)
 	}
-	if before != nil {
-		begun = true
-		if bytes := before.manifest.Cut.PartBytes; bytes > 0 {
-			config.Output.PartBytes = bytes // cut the rest of the output as before
-		}
+	defer before.close()
+	begun = before.resumes
+	if before.resumes {
+		config.Spec = config.Continuing(before.manifest.Spec)
 		if before.state.Complete {
 			report, err := finishEarlier(config, f, before)
 			return report, startsOver(config, err)
 		}
-		defer before.close()
 	} else if report, done := findFinished(ctx, config, f); done {
 		begun = true
 		return report, nil
 	}
-	if err := checkOutputs(config); err != nil {
+	if err := config.CheckOutputs(); err != nil {
 		return Report{}, f.withDifference(ctx, config, err)
 	}
 	p, err := prepare(ctx, config, before, false, f.lock.note)
@@ -72,66 +86,35 @@ func runJob(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	defer p.close()
-	if before == nil {
-		if err := f.begin(); err != nil {
+	if !before.resumes {
+		if err := before.begin(config, f); err != nil {
 			return Report{}, err
 		}
-		begun = resumable(config)
+		begun = !config.Results.Streamed()
 	}
 	if err := p.openSource(ctx, f); err != nil {
 		return Report{}, err
 	}
-	output, journal, err := openOutput(ctx, p, f)
+	output, err := openOutput(ctx, p, f)
 	if err != nil {
 		return Report{}, err
 	}
-	if journal != nil {
-		defer journal.Close()
-	}
 	begun = true
-	if err := p.openFigures(f); err != nil {
-		return Report{}, err
+	if p.plan.Info.Concurrency > 0 {
+		if err := p.spending.open(absolute(f.join(figuresFile))); err != nil {
+			return Report{}, err
+		}
 	}
 	return newJob(p, f, output, started).run(ctx)
 }
 
 // startsOver adds to a fault after which the job can only start over what else that takes: an
 // output that has its name already must be replaced.
-func startsOver(c Config, err error) error {
-	if e := fault.As(err); e != nil && e.Code == fault.Damaged {
-		if named := fault.As(checkOutputs(c)); named != nil && named.Code == fault.Exists {
-			return e.WithCode(fault.Damaged, "force")
+func startsOver(c *order, err error) error {
+	if e := fault.As(err); e != nil && (e.Code == fault.JobDamaged || e.Code == fault.ExtraLines) {
+		if named := fault.As(c.CheckOutputs()); named != nil && named.Code == fault.OutputExists {
+			return e.Set("force")
 		}
 	}
 	return err
-}
-
-// checked returns the settings with their defaults, after checking what can be checked
-// before anything is touched.
-func (c Config) checked() (Config, error) {
-	if c.Output.Path == "" {
-		return c, fault.New(fault.Usage, "no output: name a file, or - for standard output").WithCode(fault.NoOutput, "")
-	}
-	c, err := c.withDefaults()
-	if err != nil {
-		return c, err
-	}
-	if err := checkOpenFiles(1); err != nil {
-		return c, err
-	}
-	return c, checkOutputFolders(c)
-}
-
-// openSource opens what prepare has left closed: an input that is decoded into the job
-// folder, and the log of an input's checksums.
-func (p *prepared) openSource(ctx context.Context, f *folder) error {
-	if err := p.sampleInput(ctx); err != nil {
-		return err
-	}
-	if p.source == nil {
-		if err := p.openSequence(f); err != nil {
-			return err
-		}
-	}
-	return p.openSums(f)
 }

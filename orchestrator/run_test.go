@@ -275,11 +275,11 @@ func TestRefusedBeforeAnyWork(t *testing.T) {
 		}, fault.Usage, []string{"folder"}},
 		{"no output", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = "" }, fault.Usage, []string{"-o"}},
 		{"output is the input", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = c.Input.Path; c.Output.Force = true }, fault.Usage, []string{"input itself"}},
-		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("in2"); touch(c.Output.Path) }, fault.Usage, []string{"[exists ]"}},
+		{"output exists", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("in2"); touch(c.Output.Path) }, fault.Usage, []string{"[output-exists ]"}},
 		{"output's folder missing", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("no/out") }, fault.Usage, []string{"mkdir -p"}},
 		{"output is a folder", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.path }, fault.Usage, []string{"folder"}},
 		{"output where nothing can be made", func(_ jobDir, c *orchestrator.Config) { c.Output.Path = "/proc/out.jsonl" }, fault.Usage, []string{"/proc/out.jsonl.gpurun"}},
-		{"errors is the output", func(_ jobDir, c *orchestrator.Config) { c.Output.Errors = c.Output.Path }, fault.Usage, []string{"[setting errors]"}},
+		{"errors is the output", func(_ jobDir, c *orchestrator.Config) { c.Output.Errors = c.Output.Path }, fault.Usage, []string{"[same-file errors]"}},
 		{"unknown kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "ecko" }, fault.Incompatible, []string{"did you mean echo?"}},
 		{"no kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "" }, fault.Usage, []string{"-k"}},
 		{"kernel is no plugin", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "/bin/true" }, fault.Incompatible, []string{"plugins.Serve"}},
@@ -294,7 +294,7 @@ func TestRefusedBeforeAnyWork(t *testing.T) {
 		{"no such device", func(_ jobDir, c *orchestrator.Config) { c.Devices.GPUs = "cpu:0" }, fault.Usage, []string{"cpu:0"}},
 		{"exec program missing", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "exec:./nope" }, fault.Incompatible, []string{"not found"}},
 		{"exec mode unknown", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name, c.Kernel.ExecMode = "exec:cat", "fast" }, fault.Usage, []string{"per-record"}},
-		{"negative limit", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = -1 }, fault.Usage, []string{"[setting limit]"}},
+		{"negative limit", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = -1 }, fault.Usage, []string{"[bad-value limit]"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,11 +1,13 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -18,15 +20,30 @@ import (
 
 // sources are the files that the kernels of a job load, as its fingerprint lists them.
 type sources struct {
-	*prepared
+	*emitter
+	config *order
 	folder *folder
-	mu     sync.Mutex // guards print.Kernel, which grows as kernels load files
-	begun  bool       // there are results of this run
+	// programs are the kernel's own files as the manifest has read them; data are those of them
+	// that are not code.
+	programs []wire.Program
+	data     []string
+	columns  *columns.Spec   // nil if there are none
+	layout   *columns.Shared // the same
+
+	mu    sync.Mutex // guards what follows
+	job   manifest   // grows as kernels load files
+	begun bool       // there are results of this run
 }
 
 // A command may write to a file that it names, such as a log. Data that was not there when the
 // job began, or that changes before the first results, is such a file: results do not depend
 // on it, and a resume does not compare it.
+
+// check records the files that a worker has loaded, and drops those that kernels write. results:
+// the worker has results, too.
+func (s *sources) check(list []wire.Source, results bool) *fault.Error {
+	return cmp.Or(s.noteWritten(results), s.note(list))
+}
 
 // noteWritten drops data that has changed since the kernel started. results reports that the
 // first results are about to be committed: from then on, a change is the user's.
@@ -39,28 +56,25 @@ func (s *sources) noteWritten(results bool) *fault.Error {
 	s.begun = results
 	dropped := false
 	for _, was := range s.programs {
-		file := s.print.Kernel.file(was.Path)
+		file := s.job.Kernel.file(was.Path)
 		if file == nil || !slices.Contains(s.data, was.Path) || filesum.State(was.Path) == was.State {
 			continue
 		}
 		if sum, _ := filesum.Program(was.Path); sum == was.Sum {
 			continue
 		}
-		s.print.Kernel.Files = slices.DeleteFunc(s.print.Kernel.Files, func(f filePrint) bool { return f.Path == was.Path })
+		s.job.Kernel.Files = slices.DeleteFunc(s.job.Kernel.Files, func(f filePrint) bool { return f.Path == was.Path })
 		s.emit(Notice{Text: fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path)})
 		dropped = true
 	}
-	if !dropped || !resumable(s.config) {
+	if !dropped {
 		return nil
 	}
-	return fault.As(s.folder.save(s.manifest(s.created)))
+	return fault.As(s.folder.save(s.job))
 }
 
 // dropNew drops data that the same kernel did not have when the job began.
 func (k *kernelPrint) dropNew(old kernelPrint, data []string) {
-	if k.Name != old.Name {
-		return
-	}
 	k.Files = slices.DeleteFunc(k.Files, func(f filePrint) bool {
 		return slices.Contains(data, f.Path) && old.file(f.Path) == nil
 	})
@@ -77,25 +91,25 @@ func (s *sources) note(list []wire.Source) *fault.Error {
 	defer s.mu.Unlock()
 	added := false
 	for _, source := range list {
-		file := s.print.Kernel.file(source.Path)
+		file := s.job.Kernel.file(source.Path)
 		switch {
 		case file == nil && source.Sum != "":
-			s.print.Kernel.Modules = append(s.print.Kernel.Modules, filePrint(source))
+			s.job.Kernel.Modules = append(s.job.Kernel.Modules, filePrint(source))
 			added = true
 		case file == nil || file.Sum == source.Sum:
 		case !slices.Contains(s.config.Resume.AcceptChanges, "kernel"):
 			return s.mixed(source)
 		default:
-			s.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Code: CodeSetting, Value: "accept-changes"})
+			s.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Value: "accept-changes"})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
 		}
 	}
-	if !added || !resumable(s.config) {
+	if !added {
 		return nil
 	}
-	return fault.As(s.folder.save(s.manifest(s.created)))
+	return fault.As(s.folder.save(s.job))
 }
 
 // file returns what is known about a file of the kernel, or nil if it has not been
@@ -116,11 +130,11 @@ func (s *sources) mixed(source wire.Source) *fault.Error {
 	if source.Sum == "" {
 		how = "can no longer be read"
 	}
-	e := fault.New(fault.Stopped, "stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised)
-	if !resumable(s.config) {
-		return fault.New(e.Kind, "%w; start the job again", e)
+	e := fault.KernelEdited.New("stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised)
+	if s.config.Results.Streamed() {
+		return fault.New(e.Kind, "%w; start the job again", e).Set(fault.Advised)
 	}
-	return e.WithCode(fault.Edited, "")
+	return e
 }
 
 // currentModules recomputes the checksums of an earlier run's modules. A missing file has no

@@ -85,7 +85,7 @@ func TestEditedModuleRefusesResume(t *testing.T) {
 			interrupt(t, c, "chunk_done", 2)
 			d.write(files.module, helperTwo)
 			_, err := run(t, c)
-			wantFault(t, err, fault.Conflict, d.join(files.module), "[changed kernel]")
+			wantFault(t, err, fault.Conflict, d.join(files.module), "[job-changed kernel]")
 			if strings.Contains(err.Error(), "kernel.py") {
 				t.Errorf("it names a file that has not changed: %v", err)
 			}
@@ -153,7 +153,7 @@ func TestRestartLoadsTheSameSources(t *testing.T) {
 			c.Devices.GPUs = "cpu:1"
 			old := d.read(test.changed)
 			report, err := run(t, c)
-			wantFault(t, err, fault.Stopped, d.join(test.changed), "[edited ]")
+			wantFault(t, err, fault.Stopped, d.join(test.changed), "[kernel-edited ]")
 			if report.Succeeded == 0 || report.Failed > 0 {
 				t.Errorf("%+v", report)
 			}
@@ -231,7 +231,7 @@ func TestProgramsStayTheSame(t *testing.T) {
 				}
 			})
 			report, err := run(t, c)
-			wantFault(t, err, fault.Stopped, d.join("kernel.sh"), "[edited ]")
+			wantFault(t, err, fault.Stopped, d.join("kernel.sh"), "[kernel-edited ]")
 			if report.Succeeded == 0 || report.Pending == 0 {
 				t.Errorf("%+v", report)
 			}

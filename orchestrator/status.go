@@ -12,6 +12,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // JobState is the state of a job.
@@ -42,22 +43,22 @@ type Status struct {
 // Inspect returns the status of the job that writes, or wrote, this output. It changes
 // nothing.
 func Inspect(output, workDir string) (Status, error) {
-	if isStream(output) {
-		return Status{}, fault.New(fault.Usage, "%s is a stream; name an output file", output)
+	path, err := spec.Job(output, workDir)
+	if err != nil {
+		return Status{}, err
 	}
-	path := folderPath(Config{Output: Output{Path: output}, Resume: Resume{WorkDir: workDir}})
 	f := &folder{path: path}
 	m, err := readManifest(f.join(manifestFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return Status{}, noJob(output, path)
 	}
 	if err != nil {
-		return Status{}, fault.Wrap(fault.Conflict, err)
+		return Status{}, fault.FolderDamaged.Wrap(err)
 	}
-	if err := f.checkOwner(Config{Output: Output{Path: output}}); err != nil {
+	if err := f.checkOwner(output); err != nil {
 		return Status{}, err
 	}
-	s := Status{Folder: path, First: m.Fingerprint.Input.Offset}
+	s := Status{Folder: path, First: m.Input.Offset}
 	held, holder := lockHeld(f.join("lock"))
 	if held {
 		s.Holder = holder.String()
@@ -76,7 +77,7 @@ func Inspect(output, workDir string) (Status, error) {
 		if arrays, apart := m.arraysOf(output); apart == "" {
 			s.Report.placeArrays(arrays)
 		}
-		if now, with := m.movedWith(output, m.Errors); m.Errors != "" && with && !m.writes(output) {
+		if now, with := m.movedWith(output, m.Spec.Output.Errors); m.Spec.Output.Errors != "" && with && !m.writes(output) {
 			s.Report.Errors = now
 		}
 	}
@@ -86,18 +87,18 @@ func Inspect(output, workDir string) (Status, error) {
 
 // noJob is the fault for an output without a known job.
 func noJob(output, folder string) error {
-	return fault.New(fault.Usage, "no job found for %s: %s does not exist",
-		output, filepath.Join(folder, manifestFile)).WithCode(fault.NoJob, "")
+	return fault.NoJob.New("no job found for %s: %s does not exist",
+		output, filepath.Join(folder, manifestFile))
 }
 
 func readReport(path string) (Report, error) {
 	var r Report
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return r, fault.New(fault.Conflict, "read report: %w", err)
+		return r, fault.JobFiles.Of(fault.Conflict, "read report: %w", err)
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fault.New(fault.Conflict, "%s is damaged: %w", path, err)
+		return r, fault.FolderDamaged.New("%s is damaged: %w", path, err)
 	}
 	return r, nil
 }
@@ -105,7 +106,7 @@ func readReport(path string) (Report, error) {
 // committed returns what an unfinished job has in its journal.
 func committed(f *folder, m *manifest) (Report, []Range, error) {
 	r := Report{
-		Input: m.Input, Output: m.Output, Errors: m.Errors, Kernel: m.Kernel,
+		Input: m.Input.Path, Output: m.Spec.Output.Path, Errors: m.Spec.Output.Errors, Kernel: m.Spec.Kernel.Name,
 		Started: m.Created, Folder: f.path, Blank: m.Cut.Blank,
 	}
 	entries, err := commit.ReadJournal(f.join(journalFile))
@@ -121,7 +122,7 @@ func committed(f *folder, m *manifest) (Report, []Range, error) {
 		tally.Add(segment.Tally)
 	}
 	r.In = max(m.Cut.Records, tally.Records)
-	r.Uncounted = (m.Cut.Bytes > 0 || m.Cut.ChunkRecords > 0) && !state.Complete
+	r.Uncounted = m.Cut.ChunkRecords > 0 && !state.Complete
 	if last, err := readReport(f.join(reportFile)); err == nil {
 		r.Stop, r.Workers, r.Resume = last.Stop, last.Workers, last.Resume
 	}

@@ -9,7 +9,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Record is one JSON value. It may contain line breaks between its parts.
@@ -77,11 +79,11 @@ func (c Config) checkStream() error {
 		{"columns of an output", strings.Join(c.Output.Columns, ",")},
 	} {
 		if one.value != "" {
-			return fault.New(fault.Usage, "a stream of records has no %s: %s", one.what, one.value)
+			return fault.NeedsFile.New("a stream of records has no %s: %s", one.what, one.value)
 		}
 	}
 	if len(c.Output.Arrays) > 0 {
-		return fault.New(fault.Usage, "a stream of records has no arrays: %s", c.Output.Arrays[0].Path)
+		return fault.NeedsFile.New("a stream of records has no arrays: %s", c.Output.Arrays[0].Path)
 	}
 	return nil
 }
@@ -115,13 +117,16 @@ func startStream(ctx context.Context, config Config, records iter.Seq2[Record, e
 	}
 	config.Input.Path, config.Input.Stdin = "-", s.feed
 	config.Output.Path, config.Output.Stdout = "-", writer
-	config.streaming = true
 	asked := config.Abort
 	config.Abort = s.abort
 	go s.feed.fill(records)
 	go func() {
 		defer close(s.ended)
-		_, s.err = Run(ctx, config)
+		var job *spec.Spec
+		if job, s.err = spec.Streaming(config.settings()); s.err == nil {
+			lines := format.Lines{ReadCloser: io.NopCloser(s.feed), First: 1}
+			_, s.err = run(ctx, order{Spec: job, Program: config.Program, stdin: &lines})
+		}
 		_ = writer.Close() // never fails
 	}()
 	if asked != nil {
@@ -149,7 +154,7 @@ func (s *stream) end(cause error) error {
 	case s.err != nil || producer != nil:
 		return cmp.Or(s.err, producer)
 	case !errors.Is(cause, io.EOF):
-		return fault.New(fault.Unknown, "bug: read results: %w", cause)
+		return fault.Bug.New("bug: read results: %w", cause)
 	}
 	return nil
 }

@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/gpurun/gpurun/chunk/commit"
 )
 
-// frames reads the results of a streaming job; see commit.PartOptions.FrameFailures.
+// frames reads the results of a streaming job; see chunk.StoreFrames.
 type frames struct {
 	in    *bufio.Reader
 	index int64
@@ -24,71 +22,27 @@ func newFrames(in io.Reader, first int64) *frames {
 
 // next returns the next result, io.EOF after the last. Its memory is its own.
 func (f *frames) next() (Result, error) {
-	size, err := f.size()
+	size, more, failed, err := commit.NextFrame(f.in)
 	if err != nil {
 		return Result{}, err
 	}
 	r := Result{Index: f.index}
 	f.index++
-	if size != commit.FailedFrame {
-		lines, err := f.bytes(size)
-		r.Records = splitLines(lines)
+	data := make([]byte, size+more)
+	if _, err = io.ReadFull(f.in, data); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil || !failed {
+		r.Records = splitLines(data)
 		return r, err
 	}
-	encoded, err := f.sized()
-	if err == nil {
-		err = json.Unmarshal(encoded, &r.Failure)
+	if r.Failed = data[size:]; string(r.Failed) == notBlank {
+		r.Failed = nil
 	}
-	if err != nil {
-		return r, inFrame(err)
+	if err = json.Unmarshal(data[:size], &r.Failure); err == nil && r.Failed == nil {
+		r.Failure.Message = "the record is empty"
 	}
-	r.Failed, err = f.sized()
-	if string(r.Failed) == notBlank {
-		r.Failed, r.Failure.Message = nil, "the record is empty"
-	}
-	return r, inFrame(err)
-}
-
-// size reads the line that says how many bytes follow.
-func (f *frames) size() (int64, error) {
-	line, err := f.in.ReadSlice('\n')
-	if errors.Is(err, io.EOF) && len(line) == 0 {
-		return 0, io.EOF
-	}
-	if err != nil {
-		return 0, inFrame(err)
-	}
-	size, err := strconv.ParseInt(string(line[:len(line)-1]), 10, 64)
-	if err == nil && size < commit.FailedFrame {
-		err = fmt.Errorf("a frame of %d bytes", size)
-	}
-	return size, err
-}
-
-// sized reads a size and that many bytes.
-func (f *frames) sized() ([]byte, error) {
-	size, err := f.size()
-	if err == nil && size < 0 {
-		err = errors.New("a failure within a failure")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return f.bytes(size)
-}
-
-func (f *frames) bytes(size int64) ([]byte, error) {
-	data := make([]byte, size)
-	_, err := io.ReadFull(f.in, data)
-	return data, inFrame(err)
-}
-
-// inFrame keeps an end within a frame apart from the end of the results.
-func inFrame(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return r, err
 }
 
 // splitLines splits lines into records that share their memory.

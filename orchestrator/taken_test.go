@@ -54,9 +54,9 @@ func TestNameTakenMeanwhile(t *testing.T) {
 					return d.read("out.jsonl")
 				}
 				_, _, err := disturbed(t, c, func() { test.take(d) })
-				wantFault(t, err, fault.Conflict, d.join(test.taken), "[taken ]")
+				wantFault(t, err, fault.Conflict, d.join(test.taken), "[output-taken ]")
 				_, err = run(t, c)
-				wantFault(t, err, fault.Conflict, d.join(test.taken), "[taken ]")
+				wantFault(t, err, fault.Conflict, d.join(test.taken), "[output-taken ]")
 				mine := test.taken
 				if info, err := os.Stat(d.join(mine)); err == nil && info.IsDir() {
 					mine += "/notes.txt"
@@ -89,7 +89,7 @@ func TestTwoJobsOneOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := disturbed(t, c, func() { mustRun(t, d, other) })
-	wantFault(t, err, fault.Conflict, "out.jsonl", "[taken ]")
+	wantFault(t, err, fault.Conflict, "out.jsonl", "[output-taken ]")
 	if d.read("out.jsonl") != numbered(30) {
 		t.Error("the first one's output was removed")
 	}

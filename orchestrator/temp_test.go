@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // TestLongTempFolderIsReported: a TMPDIR that leaves no room for a socket's name is not
@@ -40,8 +41,12 @@ func TestUnwritableTempFolder(t *testing.T) {
 // its files; the message says how to name another place.
 func TestUnwritableStateFolder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "/proc/none")
-	_, err := openFolder(t.Context(), Config{Output: Output{Path: "-"}})
-	if e := fault.As(err); e == nil || e.Code != fault.Setting || e.Value != "work-dir" {
+	s, err := spec.Resolve(spec.Config{Input: Input{Path: "-"}, Output: Output{Path: "-"}, Kernel: Kernel{Name: "echo"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = openFolder(t.Context(), s)
+	if e := fault.As(err); e == nil || e.Value != "work-dir" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -41,6 +40,13 @@ func startOutputCheck(ctx context.Context, state commit.State, options commit.Op
 	return c
 }
 
+// checkedOutput is the check of an output in which nothing remains to be checked.
+func checkedOutput() *outputCheck {
+	c := &outputCheck{cancel: func() {}, done: make(chan struct{}), whole: true}
+	close(c.done)
+	return c
+}
+
 // finishedWithin waits up to wait for the check and reports whether it has finished.
 func (c *outputCheck) finishedWithin(wait time.Duration) bool {
 	if wait < 0 {
@@ -58,19 +64,14 @@ func (c *outputCheck) finishedWithin(wait time.Duration) bool {
 
 // close ends the check.
 func (c *outputCheck) close() {
-	if c != nil {
-		c.cancel()
-		<-c.done
-	}
+	c.cancel()
+	<-c.done
 }
 
 // checkOutput checks the output of the earlier run and truncates it to the good part.
 // If that takes long, the check continues in the background as e.check.
-func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
-	options, err := e.outputOptions(f)
-	if err != nil {
-		return err
-	}
+func (e *earlier) checkOutput(ctx context.Context, c *order, f *folder) error {
+	options := e.commit(f)
 	good, whole, err := e.state.CheckSizes(options)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 	}
 	check := startOutputCheck(ctx, e.state, options)
 	// Damage that is found later would need a stream from its start again.
-	if !c.checkAll && !c.inputs.streams() && !e.state.Complete && !check.finishedWithin(c.checkWait) {
+	if !c.checkAll && !c.inputs.Streams() && !e.state.Complete && !check.finishedWithin(c.Options.checkWait) {
 		e.check = check
 		return nil
 	}
@@ -90,7 +91,7 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 	check.cancel()
 	switch {
 	case ctx.Err() != nil:
-		return fault.New(fault.Canceled, "stopped before anything was started")
+		return fault.Interrupted.New("stopped before anything was started")
 	case check.err != nil:
 		return check.err
 	case !check.whole:
@@ -99,28 +100,21 @@ func (e *earlier) checkOutput(ctx context.Context, c Config, f *folder) error {
 	return nil
 }
 
-// outputOptions returns those of the earlier run, regardless of this one's.
-func (e *earlier) outputOptions(f *folder) (commit.Options, error) {
-	format, err := encode.ByName(e.manifest.Fingerprint.Output.Format)
-	options := commit.Options{
-		Path: e.manifest.Output, Errors: e.manifest.Errors, WorkDir: f.path, Format: format,
-		First: e.manifest.Fingerprint.Input.Offset, PartBytes: e.manifest.Cut.PartBytes,
-		Layout: e.manifest.sharedLayout(), Arrays: e.manifest.Fingerprint.Output.arrays(),
-		KeepFailed: e.manifest.Fingerprint.Output.keepsFailed() && e.manifest.Errors == "",
+// commit returns how the earlier run wrote its output, regardless of this one.
+func (e *earlier) commit(f *folder) commit.Options {
+	m := e.manifest
+	_, layout := m.Spec.Results.Stored(m.Layout)
+	options := m.Spec.Commit(f.path, layout)
+	if e.state.Complete { // there may have been no result
+		options.Layout.Settle()
 	}
-	if e.manifest.Fingerprint.Output.Framed {
-		options.Layout, options.Arrays, options.KeepFailed = nil, nil, false
-	}
-	if e.state.Complete && options.Layout != nil {
-		options.Layout.Settle() // there was no result
-	}
-	return options, fault.Wrap(fault.Conflict, err)
+	return options
 }
 
 // cutBack discards everything after the first good segments.
 func (e *earlier) cutBack(good int, options commit.Options) error {
 	if e.state.Complete && e.state.Named(options) {
-		return fault.New(fault.Conflict, "the job was complete, but its output was damaged before it was renamed into place").WithCode(fault.Damaged, "")
+		return fault.JobDamaged.New("the job was complete, but its output was damaged before it was renamed into place")
 	}
 	before := e.state.Durable.Tally.Records
 	if err := e.state.CutBack(good, e.journal); err != nil {
@@ -151,22 +145,19 @@ func (j *job) awaitOutputCheck(ctx, abortCtx context.Context) error {
 // outputChecked returns a fault unless the output is verified to be what earlier runs
 // wrote: an unverified job must not complete.
 func (j *job) outputChecked() error {
-	if j.earlier == nil || j.earlier.check == nil {
-		return nil
-	}
 	check := j.earlier.check
 	select {
 	case <-check.done:
 	default:
-		return fault.New(fault.Canceled, "stopped before the output of the earlier run was checked")
+		return fault.Interrupted.New("stopped before the output of the earlier run was checked")
 	}
 	switch {
 	case errors.Is(check.err, context.Canceled):
-		return fault.New(fault.Canceled, "stopped before the output of the earlier run was checked")
+		return fault.Interrupted.New("stopped before the output of the earlier run was checked")
 	case check.err != nil:
 		return check.err
 	case !check.whole:
-		return fault.New(fault.Conflict, "%w; the same command computes the damaged records again", errOutputDamaged)
+		return fault.OutputChanged.New("%w; the same command computes the damaged records again", errOutputDamaged)
 	}
 	return nil
 }

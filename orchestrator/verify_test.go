@@ -126,7 +126,7 @@ func TestDamageAfterTheRename(t *testing.T) {
 			}
 			edit(t, damage(c), func(b []byte) []byte { return append([]byte("x"), b...) })
 			_, err := run(t, c)
-			wantFault(t, err, fault.Conflict, "[damaged force]")
+			wantFault(t, err, fault.Conflict, "[job-damaged force]")
 			c.Resume.Fresh, c.Output.Force = true, true
 			mustRun(t, d, c)
 			if d.read("out.jsonl") != numbered(300) {

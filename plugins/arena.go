@@ -170,7 +170,7 @@ func (a *arena) at(offset, n uint64) ([]byte, error) {
 
 // Alloc allocates at least n bytes of memory that the kernel process can see. It returns
 // nil if there is no room, or no shared memory at all. It is safe for concurrent use.
-func (p *Process) Alloc(n int) *Memory { return p.client.sharedArena().alloc(n) }
+func (p *Process) Alloc(n int) *Memory { return p.client.link.sharedArena().alloc(n) }
 
 // parseArena parses the value of arenaVariable.
 func parseArena(value string) (descriptor int, size uint64, err error) {

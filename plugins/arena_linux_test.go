@@ -73,7 +73,7 @@ func (a *arena) regionsUsed() int {
 func TestKernelWritesToItsRecord(t *testing.T) {
 	nothingLeft(t)
 	p := startShared(t, program(t, "vandal"))
-	batch, memory := place(t, p.arena, 1, []byte(`"innocent"`), []byte(`"write"`))
+	batch, memory := place(t, p.link.arena, 1, []byte(`"innocent"`), []byte(`"write"`))
 	defer memory.Free()
 	_, err := Call(t.Context(), p, batch)
 	if e := fault.As(err); e == nil || e.Kind != fault.Crash || !strings.Contains(e.Detail, "the kernel wrote to a record") || !strings.Contains(e.Detail, "vandal.Process") {
@@ -91,13 +91,13 @@ func TestKernelAttacksTheArena(t *testing.T) {
 	if done := ask(t, p, "attack"); done != "" {
 		t.Errorf("it could: %s", done)
 	}
-	batch, memory := place(t, p.arena, 1, bytes.Repeat([]byte("1"), 100_000))
+	batch, memory := place(t, p.link.arena, 1, bytes.Repeat([]byte("1"), 100_000))
 	defer memory.Free()
 	if _, err := Call(t.Context(), p, batch); err != nil {
 		t.Errorf("a batch afterwards: %v", err)
 	}
-	clear(p.arena.own[len(p.arena.own)-1:]) // no SIGBUS
-	_ = bytes.Count(p.arena.peer[len(p.arena.peer)-1:], []byte{0})
+	clear(p.link.arena.own[len(p.link.arena.own)-1:]) // no SIGBUS
+	_ = bytes.Count(p.link.arena.peer[len(p.link.arena.peer)-1:], []byte{0})
 }
 
 // The children of a kernel do not inherit the arena.
@@ -132,7 +132,7 @@ func TestEachProcessHasItsOwnArena(t *testing.T) {
 	if a, b := ask(t, first, "inode"), ask(t, second, "inode"); a == b || a == "" {
 		t.Errorf("inodes %s and %s", a, b)
 	}
-	batch, memory := place(t, first.arena, 1, []byte(`"of the first"`))
+	batch, memory := place(t, first.link.arena, 1, []byte(`"of the first"`))
 	defer memory.Free()
 	for _, p := range []*Process{second, first} {
 		if _, err := Call(t.Context(), p, batch); err != nil {
@@ -151,7 +151,7 @@ func TestDescriptorIsSomethingElse(t *testing.T) {
 			var log bytes.Buffer
 			command.Log = &log
 			p := startShared(t, command)
-			if p.sharedArena() != nil || p.Alloc(1) != nil {
+			if p.link.sharedArena() != nil || p.Alloc(1) != nil {
 				t.Error("it claims to share memory")
 			}
 			if got := ask(t, p, "shared"); name != "another file" && got != "false" {
@@ -254,26 +254,26 @@ func TestArenaLifetime(t *testing.T) {
 				}
 				_, _ = Call(t.Context(), p, NewBatch([][]byte{large, record}))
 			}
-			if n := p.arena.regionsUsed(); n != 0 {
+			if n := p.link.arena.regionsUsed(); n != 0 {
 				t.Errorf("%d regions are used after the batches", n)
 			}
 			kept := p.Alloc(1000)
 			inode := strings.Fields(mapping(t, kept.Bytes()))[4]
 			copy(kept.Bytes(), "still here")
 			end(t, p)
-			eventually(t, "all regions but one are given back", func() bool { return p.arena.regionsUsed() == 1 })
+			eventually(t, "all regions but one are given back", func() bool { return p.link.arena.regionsUsed() == 1 })
 			if p.Alloc(1) != nil {
 				t.Error("Alloc returned memory after Close")
 			}
 			if string(kept.Bytes()[:10]) != "still here" {
 				t.Errorf("it reads %q", kept.Bytes()[:10])
 			}
-			data, peer := kept.Bytes(), p.arena.peer
+			data, peer := kept.Bytes(), p.link.arena.peer
 			kept.Free()
 			eventually(t, "it is unmapped", func() bool {
 				return !strings.Contains(mapping(t, data), inode) && !strings.Contains(mapping(t, peer), inode)
 			})
-			if p.arena.regionsUsed() != 0 {
+			if p.link.arena.regionsUsed() != 0 {
 				t.Error("a region is used")
 			}
 			if _, err := Call(t.Context(), p, words("a")); fault.KindOf(err) != fault.Crash {
@@ -330,7 +330,7 @@ func TestOutsizedPagesAreGivenBack(t *testing.T) {
 	for range 3 {
 		memory := p.Alloc(len(huge))
 		copy(memory.Bytes(), huge)
-		if n := resident(t, p.arena.own); n < len(huge) {
+		if n := resident(t, p.link.arena.own); n < len(huge) {
 			t.Errorf("%d bytes are resident while it is used", n)
 		}
 		batch := NewBatch([][]byte{memory.Bytes()[:len(huge)]})
@@ -344,7 +344,7 @@ func TestOutsizedPagesAreGivenBack(t *testing.T) {
 		}
 	}
 	works(t, p) // tells the kernel that its last answer has been copied
-	if own, peer := resident(t, p.arena.own), resident(t, p.arena.peer); own > outsized || peer > outsized {
+	if own, peer := resident(t, p.link.arena.own), resident(t, p.link.arena.peer); own > outsized || peer > outsized {
 		t.Errorf("%d and %d bytes are still resident", own, peer)
 	}
 }

@@ -262,7 +262,7 @@ func TestHostileOffsets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, a := range []*arena{host, nil} {
 				results := NewResults(1)
-				results.complete((&client{arena: a}).fill(results, overTheWire(t, reply)))
+				results.complete((&batches{link: &link{arena: a}}).fill(results, overTheWire(t, reply)))
 				if kind := fault.KindOf(results.err); kind != fault.Batch && kind != fault.Incompatible || !strings.Contains(results.err.Error(), "kernel ") {
 					t.Errorf("of kind %s: %v", fault.KindOf(results.err), results.err)
 				}
@@ -279,7 +279,7 @@ func TestOffsetWithoutArena(t *testing.T) {
 	sent.complete(nil)
 	reply := packReply(&carrier{arena: kernel}, 1, blank(1), sent)
 	results := NewResults(1)
-	results.complete(new(client).fill(results, reply))
+	results.complete((&batches{link: new(link)}).fill(results, reply))
 	if err := results.err; fault.KindOf(err) != fault.Batch || !strings.Contains(err.Error(), "shared memory, but there is none") {
 		t.Errorf("error: %v", err)
 	}

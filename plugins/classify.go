@@ -266,7 +266,7 @@ func classify(kind fault.Kind, err error, onCPU bool) error {
 		detail, step = e.Detail, e.Step
 	}
 	kind, sign := kindByText(kind, err.Error(), detail, onCPU)
-	return fault.New(kind, "%w", err).WithDetail(detail).InStep(step).Signed(sign)
+	return fault.KernelException.Of(kind, "%w", err).WithDetail(detail).InStep(step).Signed(sign)
 }
 
 func kindByText(kind fault.Kind, message, detail string, onCPU bool) (fault.Kind, fault.Sign) {

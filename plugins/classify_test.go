@@ -244,13 +244,13 @@ func TestClassifyReturned(t *testing.T) {
 // A kernel in another language sends no kinds.
 func TestClassifyUnclassifiedReply(t *testing.T) {
 	for onCPU, want := range map[bool]fault.Kind{false: fault.Device, true: fault.Batch} {
-		c := &client{onCPU: onCPU}
+		c := &batches{link: &link{onCPU: onCPU}}
 		err := c.fill(NewResults(1), &kernelpb.ProcessReply{Failure: &kernelpb.Failure{Message: "it failed", Detail: "GPU is lost"}})
 		if fault.KindOf(err) != want {
 			t.Errorf("on a CPU %v: %s", onCPU, fault.KindOf(err))
 		}
 	}
-	if err := new(client).unpackComputing(nil, fault.Batch); err != nil {
+	if err := new(link).unpackComputing(nil, fault.Batch); err != nil {
 		t.Errorf("no failure is %v", err)
 	}
 }

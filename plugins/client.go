@@ -2,10 +2,9 @@ package plugins
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math"
-	"sync"
+	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,60 +18,33 @@ import (
 // immediately and completes the results when they arrive. The caller decides how many
 // batches it keeps in flight.
 type client struct {
-	rpc kernelpb.KernelClient
-	// explain turns a transport error into its cause: why the process on the other side
-	// exited. It may wait for that cause.
-	explain func(error) error
-
-	mu       sync.Mutex
-	stream   *outgoing
-	sequence uint64
-	pending  []awaited       // in the order in which they were sent
-	broken   error           // why no further batch can be sent
-	onCPU    bool            // the device passed to Open is a CPU
-	consumed uint64          // the last batch whose reply has been copied
-	memory   FrameworkMemory // as last reported by the kernel
-	sources  []Source
-	warnings []string
-
-	arena  *arena // nil if there is none
-	shared bool   // the kernel process has mapped the arena
-	inputs []string
-
-	asking asking  // records of a concurrent kernel
-	within *within // such a kernel in this process, nil otherwise
-}
-
-type awaited struct {
-	sequence uint64
-	results  *Results
-	carrier  *carrier // the arena memory of the request
-}
-
-func (a awaited) complete(err error) {
-	a.carrier.free()
-	a.results.complete(err)
+	link    *link
+	batches batches
+	records asking
+	within  *within // a concurrent kernel in this process, nil otherwise
 }
 
 func newClient(rpc kernelpb.KernelClient) *client {
-	return &client{rpc: rpc, explain: func(err error) error { return fault.New(fault.Crash, "kernel: %w", err) }}
+	c := &client{link: &link{rpc: rpc, explain: func(err error) error { return fault.KernelCrashed.New("kernel: %w", err) }}}
+	c.link.fail, c.batches.link, c.records.link = c.failAll, c.link, c.link
+	return c
 }
 
 func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
-	reply, err := c.rpc.Describe(ctx, &kernelpb.DescribeRequest{Config: config})
+	reply, err := c.link.rpc.Describe(ctx, &kernelpb.DescribeRequest{Config: config})
 	if err != nil {
 		return Info{}, c.unary(ctx, err)
 	}
 	info := unpackInfo(reply.GetInfo())
 	if len(info.Inputs) > maxInputs {
-		return info, fault.New(fault.Incompatible, "the kernel declares %d inputs; the limit is %d", len(info.Inputs), maxInputs)
+		return info, fault.KernelConfig.New("the kernel declares %d inputs; the limit is %d", len(info.Inputs), maxInputs)
 	}
 	if err := checkConcurrency(info, true); err != nil {
 		return info, err
 	}
-	c.mu.Lock()
-	c.shared, c.inputs = reply.GetArena(), info.Inputs
-	c.mu.Unlock()
+	c.link.mu.Lock()
+	c.link.shared, c.link.inputs = reply.GetArena(), info.Inputs
+	c.link.mu.Unlock()
 	if c.within != nil {
 		c.within.limit = info.RecordLimit()
 	}
@@ -80,45 +52,28 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 }
 
 func (c *client) Open(ctx context.Context, device Device, config Config) error {
-	c.mu.Lock()
-	c.onCPU = !device.GPU
-	c.mu.Unlock()
-	reply, err := c.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: packDevice(device)})
+	c.link.mu.Lock()
+	c.link.onCPU = !device.GPU
+	c.link.mu.Unlock()
+	reply, err := c.link.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: packDevice(device)})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
-	c.noteSources(reply.GetSources())
-	return c.unpackComputing(reply.GetFailure(), fault.Incompatible)
-}
-
-// unpackComputing is unpackFailure for the two calls that use the device. A kernel in
-// another language sends its failures unclassified, so their texts are classified here.
-func (c *client) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
-	err := unpackFailure(failure, kind)
-	if failure != nil && failure.GetKind() == uint32(fault.Unknown) {
-		e := fault.As(err)
-		e.Kind, e.Sign = kindByText(kind, e.Message, e.Detail, c.isOnCPU())
-	}
-	return err
-}
-
-func (c *client) isOnCPU() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.onCPU
+	c.link.note(reply.GetSources(), nil, nil)
+	return c.link.unpackComputing(reply.GetFailure(), fault.Incompatible)
 }
 
 // Close ends the stream, which tells the kernel that no batch follows.
 func (c *client) Close() error { return c.close(context.Background()) }
 
 func (c *client) close(ctx context.Context) error {
-	c.mu.Lock()
-	stream := c.stream
-	if c.broken == nil {
-		c.broken = errClosed
+	c.link.mu.Lock()
+	stream := c.batches.stream
+	if c.link.broken == nil {
+		c.link.broken = errClosed
 	}
-	c.mu.Unlock()
-	if err := c.asking.close(ctx); err != nil {
+	c.link.mu.Unlock()
+	if err := c.records.close(ctx); err != nil {
 		return err
 	}
 	if stream != nil {
@@ -130,7 +85,7 @@ func (c *client) close(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	reply, err := c.rpc.Close(ctx, &kernelpb.CloseRequest{})
+	reply, err := c.link.rpc.Close(ctx, &kernelpb.CloseRequest{})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
@@ -138,7 +93,7 @@ func (c *client) close(ctx context.Context) error {
 }
 
 // errClosed reports a batch submitted after Close, which is a mistake of the caller.
-var errClosed = fault.New(fault.Crash, "kernel is closed")
+var errClosed = fault.KernelCrashed.New("kernel is closed")
 
 // unary distinguishes the caller's deadline from a broken kernel.
 func (c *client) unary(ctx context.Context, err error) error {
@@ -149,26 +104,41 @@ func (c *client) unary(ctx context.Context, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded {
 		return context.DeadlineExceeded
 	}
-	return c.explain(err)
+	return c.link.explain(err)
 }
 
 // Process never blocks: otherwise a kernel that stops reading would block the caller,
 // which could then not enforce its timeout.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
-	held := &carrier{arena: c.sharedArena(), short: true}
-	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.spansOf(batch), Fetched: packFetched(held, batch),
+	held := &carrier{arena: c.link.sharedArena(), short: true}
+	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.link.spansOf(batch), Fetched: packFetched(held, batch),
 		IsolateMs: uint32(min(max(batch.isolation.Milliseconds(), 0), math.MaxUint32))}
 	if size := max(held.total, uint64(proto.Size(request))); size > maxMessage {
 		held.free()
-		finish(fault.New(fault.Batch, "a batch of %d bytes exceeds the limit of %d", size, maxMessage))
+		finish(fault.TooLarge.New("a batch of %d bytes exceeds the limit of %d", size, maxMessage))
 		return nil
 	}
-	if err := c.submit(request, awaited{results: results, carrier: held}); err != nil {
+	if err := c.batches.submit(request, awaited{results: results, carrier: held}); err != nil {
 		held.free()
 		finish(err)
 	}
 	return nil
+}
+
+// failAll completes all batches and records in flight, and all future ones, with err.
+func (c *client) failAll(err error) {
+	c.link.mu.Lock()
+	if c.link.broken == nil {
+		c.link.broken = err
+	}
+	pending := c.batches.pending
+	c.batches.pending = nil
+	c.link.mu.Unlock()
+	for _, p := range pending {
+		p.complete(err)
+	}
+	c.records.fail(err)
 }
 
 // packRecords does not copy records that are already in the arena.
@@ -179,211 +149,82 @@ func packRecords(c *carrier, batch Batch) *kernelpb.Block {
 	return packBlock(c, batch.records)
 }
 
-// sharedArena returns the arena once the kernel process is known to have mapped it.
-func (c *client) sharedArena() *arena {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shared {
-		return c.arena
+// Answer sends a record to the kernel process and waits for its answer. If ctx is done
+// first, it asks the kernel to give the record up and waits for the answer to that. The
+// error of the answer is a fault of kind Crash if the process ends meanwhile, and
+// [ErrUnresponsive] if the kernel does not give the record up.
+func (c *client) Answer(ctx context.Context, record Record) Answer {
+	if c.within != nil {
+		return c.within.answer(ctx, record).checked(c.link.isOnCPU())
 	}
-	return nil
-}
-
-// submit numbers the batch and queues its results before it is sent: the reply may
-// arrive at once.
-func (c *client) submit(request *kernelpb.ProcessRequest, batch awaited) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken == nil && c.stream == nil {
-		c.broken = c.openStream()
-	}
-	if c.broken != nil {
-		return c.broken
-	}
-	c.sequence++
-	request.Sequence, request.Consumed = c.sequence, c.consumed
-	batch.sequence = c.sequence
-	c.pending = append(c.pending, batch)
-	c.stream.add(request)
-	return nil
-}
-
-func (c *client) openStream() error {
-	if !c.arena.hold() { // for receive, which may outlive the process
-		return errClosed
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := c.rpc.Process(ctx)
+	answer := make(chan Answer, 1)
+	number, err := c.records.ask(record, &hearing{answered: func(a Answer, _ bool) { answer <- a }})
 	if err != nil {
-		cancel()
-		c.arena.drop()
-		return c.explain(err)
+		return FailedBy(err)
 	}
-	c.stream = &outgoing{stream: stream, cancel: cancel, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	go c.stream.send()
-	go c.receive(c.stream)
-	return nil
+	select {
+	case a := <-answer:
+		return a
+	case <-ctx.Done():
+	}
+	c.records.revoke(number)
+	return <-answer
 }
 
-// receive completes the results in the order in which the batches were sent.
-func (c *client) receive(s *outgoing) {
-	defer c.arena.drop()
-	defer close(s.ended)
-	defer s.cancel()
-	for {
-		reply, err := s.stream.Recv()
-		if err != nil {
-			c.fail(c.streamError(err))
-			return
-		}
-		c.mu.Lock()
-		if len(c.pending) == 0 || c.pending[0].sequence != reply.GetSequence() {
-			c.mu.Unlock()
-			c.fail(fault.New(fault.Crash, "kernel answered a batch that was not sent"))
-			return
-		}
-		head := c.pending[0]
-		c.pending = c.pending[1:]
-		c.mu.Unlock()
-		err = c.fill(head.results, reply)
-		unfit := makesUnfit(err)
-		if unfit {
-			c.markUnfit(err)
-		}
-		head.complete(err)
-		if unfit {
-			c.fail(err)
-			return
-		}
+// Ask is Answer without a goroutine that waits: it calls answered once, which must not
+// block. After limit, it gives up a record without an answer; expired reports that.
+func (c *client) Ask(record Record, limit time.Duration, answered func(a Answer, expired bool)) {
+	if c.within != nil {
+		c.within.ask(record, limit, c.link.isOnCPU(), answered)
+		return
+	}
+	if _, err := c.records.ask(record, &hearing{answered: answered, until: time.Now().Add(limit)}); err != nil {
+		answered(FailedBy(err), false)
 	}
 }
 
-// makesUnfit reports whether later batches of the same process would fail too: its context
-// on the device is lost, or it has used up the host's memory.
-func makesUnfit(err error) bool {
-	e := fault.As(err)
-	return e != nil && (e.Kind == fault.Crash || e.Sign == fault.HostMemory)
-}
-
-// markUnfit declares a running process unfit for further batches: they would fail because
-// of the process and not because of their records. The owner of the process must end it.
-// The mark must be set before the batch is completed, because the owner then checks
-// Broken.
-func (c *client) markUnfit(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.broken == nil {
-		c.broken = err
+// Trim asks the kernel to release cached memory, and returns what its framework held
+// before and after.
+func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err error) {
+	reply, err := c.link.rpc.Trim(ctx, &kernelpb.TrimRequest{})
+	if status.Code(err) == codes.Unimplemented { // a kernel in another language, or an old one
+		return before, after, nil
 	}
-}
-
-// streamError returns why the stream ended. If Close ended it and no batch is pending,
-// there is no cause to wait for.
-func (c *client) streamError(err error) error {
-	c.mu.Lock()
-	quiet := errors.Is(err, io.EOF) && len(c.pending) == 0 && c.broken != nil
-	c.mu.Unlock()
-	if quiet {
-		return errClosed
+	if err != nil {
+		return before, after, c.unary(ctx, err)
 	}
-	return c.explain(err)
-}
-
-func (c *client) fill(results *Results, reply *kernelpb.ProcessReply) error {
-	c.noteSources(reply.GetSources())
-	c.noteWarnings(reply.GetWarnings())
-	if err := c.unpackComputing(reply.GetFailure(), fault.Batch); err != nil {
-		return err
-	}
-	err := unpackReply(c.arena, reply, results)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.consumed = reply.GetSequence()
-	if reply.GetMemory() != nil {
-		c.memory = unpackMemory(reply.GetMemory())
-	}
-	return err
-}
-
-// fail completes all batches in flight, and all future ones, with err.
-func (c *client) fail(err error) {
-	c.mu.Lock()
-	if c.broken == nil {
-		c.broken = err
-	}
-	pending := c.pending
-	c.pending = nil
-	c.mu.Unlock()
-	for _, p := range pending {
-		p.complete(err)
-	}
-	c.asking.fail(err)
+	before, after = unpackMemory(reply.GetBefore()), unpackMemory(reply.GetAfter())
+	c.link.mu.Lock()
+	c.link.memory = after
+	c.link.mu.Unlock()
+	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
 }
 
 // Broken reports whether no further batch can be sent: the process has exited, or has
 // failed so that it must be killed and replaced.
 func (c *client) Broken() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken != nil
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.link.broken != nil
 }
 
-// outgoing queues requests to the kernel. Sending may block on flow control, so it has its
-// own goroutine.
-type outgoing struct {
-	stream kernelpb.Kernel_ProcessClient
-	cancel context.CancelFunc
-	wake   chan struct{} // signals add and close
-	ended  chan struct{} // closed when the last reply has been received
-
-	mu      sync.Mutex
-	waiting []*kernelpb.ProcessRequest
-	closed  bool
+// Memory returns the memory that the kernel last reported.
+func (c *client) Memory() FrameworkMemory {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.link.memory
 }
 
-func (o *outgoing) add(request *kernelpb.ProcessRequest) {
-	o.mu.Lock()
-	o.waiting = append(o.waiting, request)
-	o.mu.Unlock()
-	o.signal()
+// Sources returns the files that the kernel process has reported as loaded so far.
+func (c *client) Sources() []Source {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return slices.Clip(c.link.sources)
 }
 
-// close ends the stream after the requests that were added.
-func (o *outgoing) close() {
-	o.mu.Lock()
-	o.closed = true
-	o.mu.Unlock()
-	o.signal()
-}
-
-func (o *outgoing) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default: // a signal is already pending
-	}
-}
-
-// send sends requests until the stream ends. Send fails only if the stream has ended:
-// receive then finds the cause and fails everything pending with it.
-func (o *outgoing) send() {
-	for {
-		o.mu.Lock()
-		requests, closed := o.waiting, o.closed
-		o.waiting = nil
-		o.mu.Unlock()
-		for _, request := range requests {
-			if o.stream.Send(request) != nil {
-				return
-			}
-		}
-		if closed {
-			_ = o.stream.CloseSend()
-			return
-		}
-		select {
-		case <-o.wake:
-		case <-o.stream.Context().Done():
-			return
-		}
-	}
+// Warnings returns the warnings of the kernel process so far.
+func (c *client) Warnings() []string {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return slices.Clip(c.link.warnings)
 }

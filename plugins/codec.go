@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -44,7 +45,7 @@ func unpackFailure(failure *kernelpb.Failure, kind fault.Kind) error {
 	}
 	e := fault.Error{
 		Kind: kind, Message: failure.GetMessage(), Detail: failure.GetDetail(), Step: failure.GetStep(),
-		Sign: fault.Sign(failure.GetSign()), Code: fault.Code(failure.GetCode()), Value: failure.GetValue(),
+		Sign: fault.Sign(failure.GetSign()), Code: cmp.Or(fault.Code(failure.GetCode()), fault.KernelException), Value: failure.GetValue(),
 	}
 	return e.Bounded()
 }

@@ -79,7 +79,7 @@ func randomResults(r *rand.Rand) *Results {
 	for i := range n {
 		switch choice := r.IntN(7); {
 		case choice == 6:
-			results.Raise(i, fault.New(fault.Batch, "record %d raises", i).WithDetail("its trace").InStep("second.py"))
+			results.Raise(i, fault.KernelException.New("record %d raises", i).WithDetail("its trace").InStep("second.py"))
 		case choice == 0:
 			results.Unchanged(i)
 		case choice == 1:
@@ -280,7 +280,7 @@ func TestHostileReplies(t *testing.T) {
 	for _, test := range hostileReplies {
 		t.Run(test.name, func(t *testing.T) {
 			results := NewResults(3)
-			results.complete(new(client).fill(results, overTheWire(t, test.reply)))
+			results.complete((&batches{link: new(link)}).fill(results, overTheWire(t, test.reply)))
 			if err := results.err; fault.KindOf(err) != fault.Batch && test.name != "column too short" && fault.KindOf(err) != fault.OOM || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("kind %s: %v", fault.KindOf(err), err)
 			}
@@ -323,7 +323,7 @@ func FuzzUnpackReply(f *testing.F) {
 			return
 		}
 		results := NewResults(int(n))
-		results.complete((&client{arena: host}).fill(results, &reply))
+		results.complete((&batches{link: &link{arena: host}}).fill(results, &reply))
 		if results.err != nil {
 			if fault.As(results.err) == nil {
 				t.Errorf("not classified: %v", results.err)

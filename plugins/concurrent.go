@@ -62,7 +62,24 @@ type Answer struct {
 	// requests itself, one for each attempt, except for the verdict Later; with that, requests
 	// says that one was sent.
 	Figures map[string]int64
+	// Server is what the answer shows about the server behind the kernel.
+	Server ServerState
 }
+
+// ServerState is how a server copes with the requests that it gets. gpurun sends it fewer records
+// at a time when it has too much to do, and slowly more again.
+type ServerState uint8
+
+const (
+	// ServerUnknown: nothing is known. A record that succeeds or is rejected still shows that
+	// the server answers.
+	ServerUnknown ServerState = iota
+	// ServerOverloaded: it did not answer in time.
+	ServerOverloaded
+	// ServerRefuses: it asks to slow down. With the verdict Retry, gpurun sends no record for
+	// After or, if that is 0, for a time that grows while the server serves none.
+	ServerRefuses
+)
 
 // Replaced answers with lines that replace the record; without any, it drops the record.
 func Replaced(lines ...[]byte) Answer {
@@ -81,11 +98,15 @@ func Rejected(format string, args ...any) Answer {
 func FailedBy(err error) Answer { return Answer{Verdict: Failed, Err: err} }
 
 // RetryAfter asks for another attempt, not before wait has passed; 0 leaves the time to
-// gpurun. A wait means that a server has too much to do: gpurun sends no other record for that
-// time either, and fewer at a time from then on. The record fails with the message when its
-// attempts are used up.
+// gpurun. A wait means that a server asks to slow down ([ServerRefuses]): gpurun sends no other
+// record for that time either, and fewer at a time from then on. The record fails with the
+// message when its attempts are used up.
 func RetryAfter(wait time.Duration, format string, args ...any) Answer {
-	return Answer{Verdict: Retry, After: wait, Message: fmt.Sprintf(format, args...)}
+	a := Answer{Verdict: Retry, After: wait, Message: fmt.Sprintf(format, args...)}
+	if wait > 0 {
+		a.Server = ServerRefuses
+	}
+	return a
 }
 
 // TryLater answers that no record can be tried for now, for example because the server that
@@ -104,15 +125,15 @@ const MaxConcurrency = 1 << 16
 // implements Concurrent.
 func checkConcurrency(info Info, is bool) error {
 	refuse := func(what string) error {
-		return fault.New(fault.Incompatible, "the kernel declares a concurrency of %d, which does not combine with %s", info.Concurrency, what)
+		return fault.KernelConfig.New("the kernel declares a concurrency of %d, which does not combine with %s", info.Concurrency, what)
 	}
 	switch {
 	case info.Concurrency == 0:
 		return nil
 	case info.Concurrency < 0 || info.Concurrency > MaxConcurrency:
-		return fault.New(fault.Incompatible, "the kernel declares a concurrency of %d; it must be between 1 and %d", info.Concurrency, MaxConcurrency)
+		return fault.KernelConfig.New("the kernel declares a concurrency of %d; it must be between 1 and %d", info.Concurrency, MaxConcurrency)
 	case !is:
-		return fault.New(fault.Incompatible, "the kernel declares a concurrency of %d, but does not implement plugins.Concurrent", info.Concurrency)
+		return fault.KernelConfig.New("the kernel declares a concurrency of %d, but does not implement plugins.Concurrent", info.Concurrency)
 	case info.InFlight > 0:
 		return refuse("batches in flight (Info.InFlight)")
 	case info.GroupBy != "":
@@ -203,13 +224,13 @@ func (a Answer) checked(onCPU bool) Answer {
 			a.Err = classify(fault.Batch, a.Err, onCPU)
 		}
 	default:
-		return FailedBy(fault.New(fault.Batch, "kernel answered a record with %s", a.Verdict))
+		return FailedBy(fault.KernelContract.New("kernel answered a record with %s", a.Verdict))
 	}
 	if len(a.Figures) > maxFigures {
 		a.Figures = nil
 	}
 	if size := a.size(); size > maxAnswer {
-		return FailedBy(fault.New(fault.Batch, "kernel returned %d bytes for one record; the limit is %d", size, maxAnswer))
+		return FailedBy(fault.TooLarge.New("kernel returned %d bytes for one record; the limit is %d", size, maxAnswer))
 	}
 	return a
 }

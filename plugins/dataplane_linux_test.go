@@ -65,7 +65,7 @@ func benchmarkDataPlane(b *testing.B, name string, inline bool) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as in a worker
 	p := startShared(b, command)
-	if (p.sharedArena() == nil) != inline {
+	if (p.link.sharedArena() == nil) != inline {
 		b.Fatal("it goes another way than it should")
 	}
 	input := bytes.Repeat([]byte(`{"text":"`+string(bytes.Repeat([]byte("x"), 1012))+"\"}\n"), planeRecords)

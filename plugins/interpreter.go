@@ -19,7 +19,7 @@ func (o PythonOptions) FindInterpreter() (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil && !errors.Is(err, exec.ErrDot) {
-			return "", fault.New(fault.Incompatible, "Python interpreter %s: %w", named, err).Set("python")
+			return "", fault.NoPython.New("Python interpreter %s: %w", named, err).Set("python")
 		}
 		return path, nil
 	}
@@ -30,13 +30,13 @@ func (o PythonOptions) FindInterpreter() (string, error) {
 		}
 		path := filepath.Join(folder, "bin", "python")
 		if _, err := os.Stat(path); err != nil {
-			return "", fault.New(fault.Incompatible, "the active environment (%s) has no interpreter: %w; activate another, or name an interpreter", variable, err).Set("python")
+			return "", fault.NoPython.New("the active environment (%s) has no interpreter: %w; activate another, or name an interpreter", variable, err).Set("python")
 		}
 		return path, nil
 	}
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		return "", fault.New(fault.Incompatible, "no python3 is in the PATH %q: install Python %s or newer, or name an interpreter", os.Getenv("PATH"), OldestPython).Set("python")
+		return "", fault.NoPython.New("no python3 is in the PATH %q: install Python %s or newer, or name an interpreter", os.Getenv("PATH"), OldestPython).Set("python")
 	}
 	return path, nil
 }

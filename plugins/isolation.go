@@ -26,8 +26,9 @@ func (b Batch) WithIsolation(limit time.Duration) Batch {
 // Raise fails record i with the error that the kernel returns for a batch of this record
 // alone. An error that is not the record's fault, such as a lack of memory, fails the batch.
 func (r *Results) Raise(i int, err error) {
-	failure := r.attempt(err)
-	if failure == nil {
+	failure := fault.As(classify(fault.Batch, err, r.onCPU))
+	if failure.Kind != fault.Batch {
+		r.Attempt(failure)
 		return
 	}
 	r.FailIn(i, failure.Step, failure.Message)
@@ -38,17 +39,10 @@ func (r *Results) Raise(i int, err error) {
 
 // Attempt reports that the batch or a part of it failed with err before the kernel isolated
 // the bad records. An error that is not the fault of records fails the batch.
-func (r *Results) Attempt(err error) { r.attempt(err) }
-
-func (r *Results) attempt(err error) *fault.Error {
-	failure := fault.As(classify(fault.Batch, err, r.onCPU))
-	if failure.Kind == fault.Batch {
-		return failure
-	}
-	if r.misuse == nil {
+func (r *Results) Attempt(err error) {
+	if failure := fault.As(classify(fault.Batch, err, r.onCPU)); failure.Kind != fault.Batch && r.misuse == nil {
 		r.misuse = failure
 	}
-	return nil
 }
 
 // Isolated reports whether the kernel has isolated bad records. It is valid only after Wait

@@ -46,7 +46,7 @@ func loopback(k Kernel, host, kernel *arena) (proxy *client, end func()) {
 		panic(err) // only for contradictory options
 	}
 	proxy = newClient(kernelpb.NewKernelClient(connection))
-	proxy.arena = host
+	proxy.link.arena = host
 	return proxy, func() {
 		_ = connection.Close()
 		server.Stop()

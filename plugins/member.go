@@ -77,10 +77,10 @@ func (b Batch) withSpans(names []string, spans []uint32) (Batch, error) {
 
 // spansOf returns the spans of a batch, if they are for the members that the kernel
 // reads.
-func (c *client) spansOf(batch Batch) []uint32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.Equal(batch.inputs, c.inputs) {
+func (l *link) spansOf(batch Batch) []uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(batch.inputs, l.inputs) {
 		return nil
 	}
 	return batch.spans

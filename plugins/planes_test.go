@@ -34,7 +34,7 @@ func connected(t *testing.T, k Kernel, host, kernel *arena) *client {
 	if _, err := proxy.Describe(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if (proxy.sharedArena() != nil) != (host != nil) {
+	if (proxy.link.sharedArena() != nil) != (host != nil) {
 		t.Fatal("it uses the wrong transport")
 	}
 	return proxy

@@ -325,7 +325,7 @@ func TestBrokenAnswers(t *testing.T) {
 		t.Run(test.program, func(t *testing.T) {
 			nothingLeft(t)
 			p := start(t, program(t, test.program))
-			p.deathWait = 200 * time.Millisecond
+			p.life.(*child).deathWait = 200 * time.Millisecond
 			if _, err := p.Describe(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func (r Resolver) resolvePython(name string, config Config) (Named, error) {
 // resolvePythons resolves the files of one Python process: one file, or several steps.
 func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Named, error) {
 	if !slices.Contains(r.Builtins, "python") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no python kernel built in (available: %s)", r.available())
+		return Named{}, fault.UnknownKernel.New("this program has no python kernel built in (available: %s)", r.available())
 	}
 	config := PythonConfig{PythonOptions: r.Python, Later: r.later}
 	var files []string
@@ -95,7 +95,7 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 	}
 	encoded, err := json.Marshal(config)
 	if err != nil {
-		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
 	}
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files, Python: true}, nil
 }
@@ -104,7 +104,7 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 func (r Resolver) findPython(name string) (path, function string, err error) {
 	file, function, _ := CutPython(name)
 	if file != name && function == "" {
-		return "", "", fault.New(fault.Incompatible, "kernel %s names no function after the colon: write %s, or %s:function", name, file, file)
+		return "", "", fault.KernelFile.New("kernel %s names no function after the colon: write %s, or %s:function", name, file, file)
 	}
 	path = r.pythonFile(file)
 	info, err := os.Stat(path)
@@ -112,7 +112,7 @@ func (r Resolver) findPython(name string) (path, function string, err error) {
 	case err != nil:
 		return "", "", noFile(file, path, err)
 	case info.IsDir():
-		return "", "", fault.New(fault.Incompatible, "kernel %s is a folder; pass a file in it", file)
+		return "", "", fault.KernelFile.New("kernel %s is a folder; pass a file in it", file)
 	}
 	return path, function, nil
 }

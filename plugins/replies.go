@@ -75,7 +75,7 @@ func (b *started) pack() {
 			return
 		}
 		b.carrier.free()
-		err = fault.New(fault.Batch, "kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
+		err = fault.TooLarge.New("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
 	}
 	b.reply = &kernelpb.ProcessReply{Sequence: b.sequence, Failure: packFailure(err)}
 }

@@ -126,12 +126,12 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 	case strings.HasPrefix(name, "serve:"):
 		return r.resolveServe(strings.TrimPrefix(name, "serve:"), config)
 	case name == "":
-		return Named{}, fault.New(fault.Usage, "no kernel: name one (available: %s)", r.available()).WithCode(fault.NoKernel, "echo")
+		return Named{}, fault.NoKernel.New("no kernel: name one (available: %s)", r.available()).Set("echo")
 	case isPython(name):
 		return r.resolvePython(name, config)
 	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
 		scheme, _, _ := strings.Cut(name, ":")
-		return Named{}, fault.New(fault.Incompatible, "unknown kernel scheme %q; the schemes are exec:, openai: and serve:", scheme+":")
+		return Named{}, fault.UnknownKernel.New("unknown kernel scheme %q; the schemes are exec:, openai: and serve:", scheme+":")
 	case strings.Contains(name, "/"):
 		return r.resolveFile(name, config)
 	case slices.Contains(r.Builtins, name):
@@ -155,9 +155,9 @@ func (r Resolver) checkExec(name string) error {
 	}
 	switch {
 	case r.Exec.Mode != "":
-		return fault.New(fault.Usage, "an exec mode is for exec: kernels; %q is not one", name).Set("exec-mode")
+		return fault.KernelUnsuited.New("an exec mode is for exec: kernels; %q is not one", name).Set("exec-mode")
 	case r.Exec.ID != "":
-		return fault.New(fault.Usage, "an exec ID is for exec: kernels; %q is not one", name).Set("exec-id")
+		return fault.KernelUnsuited.New("an exec ID is for exec: kernels; %q is not one", name).Set("exec-id")
 	}
 	return nil
 }
@@ -180,28 +180,28 @@ func (r Resolver) searchDirs() []string {
 
 func (r Resolver) resolveOpenAI(url string, config Config) (Named, error) {
 	if strings.TrimSpace(url) == "" {
-		return Named{}, fault.New(fault.Usage, "openai: has no URL").WithCode(fault.NoKernel, "openai:http://127.0.0.1:8000/v1")
+		return Named{}, fault.NoKernel.New("openai: has no URL").Set("openai:http://127.0.0.1:8000/v1")
 	}
 	if !slices.Contains(r.Builtins, "openai") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no openai kernel built in (available: %s)", r.available())
+		return Named{}, fault.UnknownKernel.New("this program has no openai kernel built in (available: %s)", r.available())
 	}
 	encoded, err := json.Marshal(OpenAIConfig{URL: url, Config: json.RawMessage(bytes.TrimSpace(config)), Known: r.KnownServer})
 	if err != nil {
-		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
 	}
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "openai"), Config: encoded, Within: "openai"}, nil
 }
 
 func (r Resolver) resolveServe(command string, config Config) (Named, error) {
 	if strings.TrimSpace(command) == "" {
-		return Named{}, fault.New(fault.Usage, "serve: has no command").WithCode(fault.NoKernel, "'serve:./server {port}'")
+		return Named{}, fault.NoKernel.New("serve: has no command").Set("'serve:./server {port}'")
 	}
 	if !slices.Contains(r.Builtins, "serve") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no serve kernel built in (available: %s)", r.available())
+		return Named{}, fault.UnknownKernel.New("this program has no serve kernel built in (available: %s)", r.available())
 	}
 	encoded, err := json.Marshal(ServeConfig{Command: command, Config: json.RawMessage(bytes.TrimSpace(config))})
 	if err != nil {
-		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
 	}
 	return r.runsCommand("serve", command, encoded), nil
 }
@@ -219,17 +219,17 @@ func (r Resolver) runsCommand(builtin, command string, config []byte) Named {
 
 func (r Resolver) resolveExec(command string, config Config) (Named, error) {
 	if strings.TrimSpace(command) == "" {
-		return Named{}, fault.New(fault.Usage, "exec: has no command").WithCode(fault.NoKernel, "exec:./program")
+		return Named{}, fault.NoKernel.New("exec: has no command").Set("exec:./program")
 	}
 	if !slices.Contains(r.Builtins, "exec") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no exec kernel built in (available: %s)", r.available())
+		return Named{}, fault.UnknownKernel.New("this program has no exec kernel built in (available: %s)", r.available())
 	}
 	encoded, err := json.Marshal(ExecConfig{
 		Command: command, Mode: r.Exec.Mode, ID: r.Exec.ID, MaxLine: r.Exec.MaxLine,
 		Config: json.RawMessage(bytes.TrimSpace(config)),
 	})
 	if err != nil {
-		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
 	}
 	return r.runsCommand("exec", command, encoded), nil
 }
@@ -281,9 +281,9 @@ func (r Resolver) resolveFile(name string, config Config) (Named, error) {
 	case err != nil:
 		return Named{}, noFile(name, path, err)
 	case info.IsDir():
-		return Named{}, fault.New(fault.Incompatible, "kernel %s is a folder; build it first (go build -o kernel %s) and pass the program", name, name)
+		return Named{}, fault.KernelFile.New("kernel %s is a folder; build it first (go build -o kernel %s) and pass the program", name, name)
 	case info.Mode()&0o111 == 0:
-		return Named{}, fault.New(fault.Incompatible, "kernel %s is not executable: chmod +x it, or run it with its interpreter", name).WithCode(fault.NotAKernel, "…")
+		return Named{}, fault.NotAKernel.New("kernel %s is not executable: chmod +x it, or run it with its interpreter", name).Set("…")
 	}
 	return Named{Path: path, Config: config, Files: []string{path}}, nil
 }
@@ -304,9 +304,9 @@ func noFile(name, path string, err error) error {
 		hint = fmt.Sprintf("; did you mean %s?", strings.TrimSuffix(name, base)+near)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Incompatible, "there is no kernel %s: no such file%s", name, hint).By(err)
+		return fault.KernelFile.New("there is no kernel %s: no such file%s", name, hint).By(err)
 	}
-	return fault.New(fault.Incompatible, "kernel %s: %w%s", name, err, hint)
+	return fault.KernelFile.New("kernel %s: %w%s", name, err, hint)
 }
 
 func (r Resolver) unknown(name string) error {
@@ -317,7 +317,7 @@ func (r Resolver) unknown(name string) error {
 	} else if isFile(filepath.Join(r.Dir, name)) {
 		hint = fmt.Sprintf("; to use the file in the current directory, write ./%s", name)
 	}
-	return fault.New(fault.Incompatible, "unknown kernel %q%s Available: %s", name, ensureStop(hint), r.available())
+	return fault.UnknownKernel.New("unknown kernel %q%s Available: %s", name, ensureStop(hint), r.available())
 }
 
 func ensureStop(hint string) string {

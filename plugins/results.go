@@ -208,7 +208,7 @@ func (r *Results) set(i int, verdict Verdict) bool {
 
 func (r *Results) breach(format string, args ...any) {
 	if r.misuse == nil {
-		r.misuse = fault.New(fault.Batch, "kernel "+format, args...)
+		r.misuse = fault.KernelCrashed.Of(fault.Batch, "kernel "+format, args...)
 	}
 }
 
@@ -216,7 +216,7 @@ func (r *Results) breach(format string, args ...any) {
 // right number, and a wrong value. A missing verdict, in contrast, concerns one record.
 func (r *Results) miscount(format string, args ...any) {
 	if r.misuse == nil {
-		r.misuse = fault.New(fault.Incompatible, "kernel "+format, args...)
+		r.misuse = fault.KernelCrashed.Of(fault.Incompatible, "kernel "+format, args...)
 	}
 }
 
@@ -264,7 +264,7 @@ func (r *Results) settle() error {
 		missing++
 	}
 	if missing > 0 {
-		return fault.New(fault.Batch, "kernel gave %d of %s a verdict; the first without one is record %d of the batch",
+		return fault.KernelContract.New("kernel gave %d of %s a verdict; the first without one is record %d of the batch",
 			len(r.verdicts)-missing, plural(len(r.verdicts), "record"), first)
 	}
 	return nil

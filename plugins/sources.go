@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/plugins/kernelpb"
@@ -61,20 +60,4 @@ func (f *sourceFeed) next() []*kernelpb.Source {
 		}
 	}
 	return list
-}
-
-// noteSources records the files that the kernel process reports as loaded.
-func (c *client) noteSources(list []*kernelpb.Source) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, source := range list {
-		c.sources = append(c.sources, Source{Path: source.GetPath(), Sum: source.GetSum()})
-	}
-}
-
-// Sources returns the files that the kernel process has reported as loaded so far.
-func (c *client) Sources() []Source {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clip(c.sources)
 }

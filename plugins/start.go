@@ -55,15 +55,41 @@ const (
 // Kernel; the caller must close or kill it.
 type Process struct {
 	*client
-	inside  *within // a kernel of this process, nil otherwise
+	life
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// life is where a kernel runs.
+type life interface {
+	// KillGroup ends the kernel, and the group of its process, without waiting. It is safe for
+	// concurrent use.
+	KillGroup()
+	// Kill ends it, even if the process is stopped, and waits for that.
+	Kill()
+	// Done returns a channel that is closed when it has ended.
+	Done() <-chan struct{}
+	// Pid returns the ID of its process.
+	Pid() int
+	// end closes the kernel and then ends it.
+	end(*client) error
+}
+
+// Close closes the kernel, asks the process to exit, and kills it if it does not exit in
+// time. A second call does nothing and returns the same error.
+func (p *Process) Close() error {
+	p.closeOnce.Do(func() { p.closeErr = p.end(p.client) })
+	return p.closeErr
+}
+
+// child is a kernel in a process of its own.
+type child struct {
+	client  *client // nil until it is connected
 	plugin  *goplugin.Client
 	runner  *processRunner
 	expired atomic.Bool // StartTimeout has passed
 
 	deathWait time.Duration
-
-	closeOnce sync.Once
-	closeErr  error
 }
 
 // Start starts a kernel process and connects to it. The error is a fault of kind
@@ -90,7 +116,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		defer file.Close()
 	}
 	r := &processRunner{arena: file, arenaSize: shared.size(), command: command, log: log, tail: new(proc.Tail), drained: make(chan struct{})}
-	p := &Process{runner: r, deathWait: deathWait, plugin: goplugin.NewClient(&goplugin.ClientConfig{
+	c := &child{runner: r, deathWait: deathWait, plugin: goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		Plugins:          goplugin.PluginSet{pluginName: &grpcPlugin{}},
 		RunnerFunc:       r.runnerFunc,
@@ -104,16 +130,16 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		GRPCDialOptions:  dialOptions(),
 	})}
 	// go-plugin's calls take no context: when it is done, killing the process ends them.
-	stop := context.AfterFunc(ctx, p.KillGroup)
+	stop := context.AfterFunc(ctx, c.KillGroup)
 	defer stop()
-	if err := p.connect(); err != nil {
-		err = p.startError(ctx, err)
-		p.Kill()
+	if err := c.connect(); err != nil {
+		err = c.startError(ctx, err)
+		c.Kill()
 		shared.close()
 		return nil, err
 	}
-	p.client.explain, p.client.arena = p.explain, shared
-	return p, nil
+	c.client.link.explain, c.client.link.arena = c.explain, shared
+	return &Process{client: c.client, life: c}, nil
 }
 
 // newArena creates the memory to share with the process. If that fails, records are sent
@@ -139,24 +165,24 @@ func checkSocketDir(dir string) error {
 		dir = os.TempDir()
 	}
 	if len(dir) > maxSocketDir {
-		return fault.New(fault.Incompatible, "the path of the folder for the kernel's socket has %d bytes; the limit is %d: set TMPDIR to a shorter path than %s",
+		return fault.SocketFolder.Of(fault.Incompatible, "the path of the folder for the kernel's socket has %d bytes; the limit is %d: set TMPDIR to a shorter path than %s",
 			len(dir), maxSocketDir, dir)
 	}
 	return nil
 }
 
-func (p *Process) connect() error {
-	if _, err := p.plugin.Start(); err != nil {
+func (c *child) connect() error {
+	if _, err := c.plugin.Start(); err != nil {
 		return err
 	}
 	// Dialing has no timeout either: a kernel stopped right after its handshake would
 	// block it forever.
-	timer := time.AfterFunc(p.runner.command.StartTimeout, func() {
-		p.expired.Store(true)
-		p.KillGroup()
+	timer := time.AfterFunc(c.runner.command.StartTimeout, func() {
+		c.expired.Store(true)
+		c.KillGroup()
 	})
 	defer timer.Stop()
-	connection, err := p.plugin.Client()
+	connection, err := c.plugin.Client()
 	if err != nil {
 		return err
 	}
@@ -164,44 +190,36 @@ func (p *Process) connect() error {
 	if err != nil {
 		return err
 	}
-	p.client = kernel.(*client)
+	c.client = kernel.(*client)
 	return connection.Ping()
 }
 
-// KillGroup sends SIGKILL to the process and its group without waiting. It is safe for
-// concurrent use.
-func (p *Process) KillGroup() {
-	if p.inside != nil {
-		p.inside.cancel()
-		return
-	}
-	p.runner.killGroup()
-}
+func (c *child) KillGroup() { c.runner.killGroup() }
 
 // whatKernels explains to the author of another program what a kernel is.
 const whatKernels = "a kernel is a program whose main calls plugins.Serve"
 
 // startError explains why a program could not be started as a kernel.
-func (p *Process) startError(ctx context.Context, err error) error {
-	r := p.runner
+func (c *child) startError(ctx context.Context, err error) error {
+	r := c.runner
 	path := r.command.Path
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case r.process == nil: // the program could not be executed
-		return fault.New(fault.Incompatible, "start kernel %s: %w%s", path, err, executeHint(err))
+		return fault.KernelFile.New("start kernel %s: %w%s", path, err, executeHint(err))
 	case strings.Contains(err.Error(), "API version"):
-		return fault.New(fault.Incompatible, "kernel %s uses another version of the kernel protocol than this gpurun (%d): rebuild it against this version of package plugins (%s)",
+		return fault.KernelVersion.New("kernel %s uses another version of the kernel protocol than this gpurun (%d): rebuild it against this version of package plugins (%s)",
 			path, ProtocolVersion, firstLine(err.Error()))
 	case r.flooded.Load():
-		return fault.New(fault.Incompatible, "kernel %s printed over %d bytes on standard output but no handshake; %s",
-			path, maxNoise, whatKernels).WithCode(fault.NotAKernel, path).WithDetail(r.noise.String())
+		return fault.NotAKernel.New("kernel %s printed over %d bytes on standard output but no handshake; %s",
+			path, maxNoise, whatKernels).Set(path).WithDetail(r.noise.String())
 	}
 	select { // after a broken connection, the process is likely to exit
 	case <-r.process.Done():
 	case <-time.After(drainTime):
 	}
-	output := p.lastOutput()
+	output := c.lastOutput()
 	if output == "" {
 		output = r.noise.String()
 	}
@@ -209,18 +227,18 @@ func (p *Process) startError(ctx context.Context, err error) error {
 	var e *fault.Error
 	switch ended := r.endedItself(); {
 	case ended && r.process.Exit().Foreign():
-		e = fault.New(fault.Crash, "kernel %s was killed while starting: %s%s", path, r.process.Exit(), hint(output)).Signed(fault.Outside)
+		e = fault.KernelKilled.Of(fault.Crash, "kernel %s was killed while starting: %s%s", path, r.process.Exit(), hint(output)).Signed(fault.Outside)
 	case ended && shaken:
-		e = fault.New(fault.Incompatible, "kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(output))
+		e = fault.KernelNotStarted.New("kernel %s ended right after its handshake: %s%s", path, r.process.Exit(), hint(output))
 	case ended:
-		e = fault.New(fault.Incompatible, "kernel %s ended before its handshake: %s; %s%s", path, r.process.Exit(), whatKernels, hint(output))
+		e = fault.KernelNotStarted.New("kernel %s ended before its handshake: %s; %s%s", path, r.process.Exit(), whatKernels, hint(output))
 	case !shaken && strings.Contains(err.Error(), "timeout"):
-		e = fault.New(fault.Incompatible, "kernel %s printed no handshake within %s; %s%s",
-			path, timeout, whatKernels, hint(output)).WithCode(fault.NotAKernel, path)
-	case shaken && p.expired.Load():
-		e = fault.New(fault.Timeout, "kernel %s did not answer within %s after its handshake%s", path, timeout, hint(output))
+		e = fault.NotAKernel.New("kernel %s printed no handshake within %s; %s%s",
+			path, timeout, whatKernels, hint(output)).Set(path)
+	case shaken && c.expired.Load():
+		e = fault.KernelNotStarted.Of(fault.Timeout, "kernel %s did not answer within %s after its handshake%s", path, timeout, hint(output))
 	default:
-		e = fault.New(fault.Incompatible, "connect to kernel %s: %s%s", path, firstLine(err.Error()), hint(output))
+		e = fault.KernelNotStarted.New("connect to kernel %s: %s%s", path, firstLine(err.Error()), hint(output))
 	}
 	return e.WithDetail(output)
 }
@@ -238,18 +256,18 @@ func executeHint(err error) string {
 
 // explain waits for the process to exit after its connection breaks, and reports why it
 // did.
-func (p *Process) explain(err error) error {
+func (c *child) explain(err error) error {
 	select {
-	case <-p.runner.process.Done():
-		return died("kernel process ended", p.runner.process.Exit(), p.lastOutput())
-	case <-time.After(p.deathWait):
-		return fault.New(fault.Crash, "connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(p.lastOutput())
+	case <-c.runner.process.Done():
+		return died("kernel process ended", c.runner.process.Exit(), c.lastOutput())
+	case <-time.After(c.deathWait):
+		return fault.KernelCrashed.New("connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(c.lastOutput())
 	}
 }
 
 // died returns the failure for a process that exited while it was working.
 func died(what string, exit proc.Exit, output string) error {
-	e := fault.New(fault.Crash, "%s: %s", what, exit).WithDetail(output)
+	e := fault.KernelCrashed.New("%s: %s", what, exit).WithDetail(output)
 	if exit.Foreign() {
 		return e.Signed(fault.Outside)
 	}
@@ -261,81 +279,53 @@ func died(what string, exit proc.Exit, output string) error {
 
 // lastOutput returns the end of the process's standard error. If the process has exited,
 // it first waits until everything has been read.
-func (p *Process) lastOutput() string {
+func (c *child) lastOutput() string {
 	select {
-	case <-p.runner.process.Done():
-		p.runner.drain()
+	case <-c.runner.process.Done():
+		c.runner.drain()
 	default:
 	}
-	return p.runner.tail.String()
+	return c.runner.tail.String()
 }
 
-// Done returns a channel that is closed when the process has exited.
-func (p *Process) Done() <-chan struct{} {
-	if p.inside != nil {
-		return p.inside.ctx.Done()
-	}
-	return p.runner.process.Done()
-}
+func (c *child) Done() <-chan struct{} { return c.runner.process.Done() }
 
-// Pid returns the kernel's process ID.
-func (p *Process) Pid() int {
-	if p.inside != nil {
-		return os.Getpid()
-	}
-	return p.runner.process.Pid()
-}
+func (c *child) Pid() int { return c.runner.process.Pid() }
 
-// Kill kills the process and its group immediately, even if the process is stopped.
-func (p *Process) Kill() {
-	if p.inside != nil {
-		p.inside.kill()
-		return
-	}
-	p.KillGroup()
-	p.free()
+func (c *child) Kill() {
+	c.KillGroup()
+	c.free()
 }
 
 // free shuts down go-plugin's side: it asks the process to exit, kills it after 2 s if it
 // does not, and returns once it has exited.
-func (p *Process) free() {
-	p.plugin.Kill()
-	if p.runner.process != nil {
-		p.runner.drain()
+func (c *child) free() {
+	c.plugin.Kill()
+	if c.runner.process != nil {
+		c.runner.drain()
 	}
-	if p.runner.socketDir != "" {
-		_ = os.RemoveAll(p.runner.socketDir)
+	if c.runner.socketDir != "" {
+		_ = os.RemoveAll(c.runner.socketDir)
 	}
-	if p.client != nil {
-		p.client.arena.close()
+	if c.client != nil {
+		c.client.link.arena.close()
 	}
 }
 
-// Close closes the kernel, asks the process to exit, and kills it if it does not exit in
-// time. A second call does nothing and returns the same error.
-func (p *Process) Close() error {
-	p.closeOnce.Do(func() { p.closeErr = p.close() })
-	return p.closeErr
-}
-
-func (p *Process) close() error {
-	if p.inside != nil {
-		defer p.Kill()
-		return p.client.Close()
-	}
-	timeout := p.runner.command.CloseTimeout
+func (c *child) end(k *client) error {
+	timeout := c.runner.command.CloseTimeout
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	err := p.client.close(ctx)
+	err := k.close(ctx)
 	if err != nil {
-		p.KillGroup()
+		c.KillGroup()
 	}
-	timer := time.AfterFunc(timeout, p.KillGroup)
+	timer := time.AfterFunc(timeout, c.KillGroup)
 	defer timer.Stop()
-	p.free()
+	c.free()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.Timeout, "kernel did not close within %s and was killed", timeout).WithDetail(p.lastOutput())
+		return fault.KernelNotClosed.New("kernel did not close within %s and was killed", timeout).WithDetail(c.lastOutput())
 	case err != nil:
 		return fmt.Errorf("close kernel: %w", err)
 	}

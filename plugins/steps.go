@@ -60,11 +60,11 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 		i = end
 	}
 	if !slices.Contains(r.Builtins, "chain") {
-		return Named{}, fault.New(fault.Incompatible, "this program has no chain kernel built in (available: %s)", r.available())
+		return Named{}, fault.UnknownKernel.New("this program has no chain kernel built in (available: %s)", r.available())
 	}
 	encoded, err := json.Marshal(chain)
 	if err != nil {
-		return Named{}, fault.New(fault.Usage, "kernel configuration: %w", err)
+		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
 	}
 	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Data: data, Reread: reread, Python: python}, nil
 }
@@ -93,7 +93,7 @@ func stepConfigs(config Config, count int) ([]json.RawMessage, error) {
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(config, &list); err != nil || len(list) != count {
-		return nil, fault.New(fault.Usage, "the configuration of %d steps must be an array of %d values", count, count)
+		return nil, fault.NotAConfig.New("the configuration of %d steps must be an array of %d values", count, count)
 	}
 	for i, one := range list {
 		if string(bytes.TrimSpace(one)) != "null" {

@@ -17,10 +17,11 @@ const giveUpGrace = 2 * time.Second
 
 // ErrUnresponsive is the error of an answer for a record that the kernel did not give up
 // when asked to. Its process no longer works as it should and must be ended.
-var ErrUnresponsive error = fault.New(fault.Timeout, "the kernel did not give up a record that took too long")
+var ErrUnresponsive error = fault.KernelTimeout.New("the kernel did not give up a record that took too long")
 
 // asking is the stream of records to a concurrent kernel.
 type asking struct {
+	link      *link
 	mu        sync.Mutex
 	stream    kernelpb.Kernel_StreamClient // nil before the first record
 	cancel    context.CancelFunc
@@ -53,46 +54,11 @@ type hearing struct {
 	expired  bool      // it was given up
 }
 
-// Answer sends a record to the kernel process and waits for its answer. If ctx is done
-// first, it asks the kernel to give the record up and waits for the answer to that. The
-// error of the answer is a fault of kind Crash if the process ends meanwhile, and
-// [ErrUnresponsive] if the kernel does not give the record up.
-func (c *client) Answer(ctx context.Context, record Record) Answer {
-	if c.within != nil {
-		return c.within.answer(ctx, record).checked(c.isOnCPU())
-	}
-	answer := make(chan Answer, 1)
-	number, err := c.ask(record, &hearing{answered: func(a Answer, _ bool) { answer <- a }})
-	if err != nil {
-		return FailedBy(err)
-	}
-	select {
-	case a := <-answer:
-		return a
-	case <-ctx.Done():
-	}
-	c.asking.revoke(number)
-	return <-answer
-}
-
-// Ask is Answer without a goroutine that waits: it calls answered once, which must not
-// block. After limit, it gives up a record without an answer; expired reports that.
-func (c *client) Ask(record Record, limit time.Duration, answered func(a Answer, expired bool)) {
-	if c.within != nil {
-		c.within.ask(record, limit, c.isOnCPU(), answered)
-		return
-	}
-	if _, err := c.ask(record, &hearing{answered: answered, until: time.Now().Add(limit)}); err != nil {
-		answered(FailedBy(err), false)
-	}
-}
-
 // ask queues a record. The answer may arrive at once.
-func (c *client) ask(record Record, to *hearing) (uint64, error) {
-	c.mu.Lock()
-	broken := c.broken
-	c.mu.Unlock()
-	a := &c.asking
+func (a *asking) ask(record Record, to *hearing) (uint64, error) {
+	a.link.mu.Lock()
+	broken := a.link.broken
+	a.link.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -104,7 +70,7 @@ func (c *client) ask(record Record, to *hearing) (uint64, error) {
 		return 0, errClosed
 	}
 	if a.stream == nil {
-		if err := c.openAsking(); err != nil {
+		if err := a.open(); err != nil {
 			return 0, err
 		}
 	}
@@ -116,23 +82,22 @@ func (c *client) ask(record Record, to *hearing) (uint64, error) {
 	return a.last, nil
 }
 
-// openAsking starts the stream. The caller must hold the lock.
-func (c *client) openAsking() error {
-	if !c.arena.hold() {
+// open starts the stream. The caller must hold the lock.
+func (a *asking) open() error {
+	if !a.link.arena.hold() {
 		return errClosed
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := c.rpc.Stream(ctx)
+	stream, err := a.link.rpc.Stream(ctx)
 	if err != nil {
 		cancel()
-		c.arena.drop()
-		return c.explain(err)
+		a.link.arena.drop()
+		return a.link.explain(err)
 	}
-	a := &c.asking
 	a.stream, a.cancel, a.wake, a.ended = stream, cancel, make(chan struct{}, 1), make(chan struct{})
 	a.unheard, a.abandoned = make(map[uint64]*hearing), make(map[uint64]bool)
-	go c.sendAsked(stream)
-	go c.receiveAnswers(stream)
+	go a.send(stream)
+	go a.receive(stream)
 	return nil
 }
 
@@ -239,18 +204,17 @@ func (a *asking) fail(err error) {
 	}
 }
 
-// sendAsked sends records and cancellations until the stream ends.
-func (c *client) sendAsked(stream kernelpb.Kernel_StreamClient) {
-	a := &c.asking
+// send sends records and cancellations until the stream ends.
+func (a *asking) send(stream kernelpb.Kernel_StreamClient) {
 	for {
 		a.mu.Lock()
 		records, giveUp, closed := a.unsent, a.giveUp, a.closed
 		a.unsent, a.giveUp = nil, nil
 		a.mu.Unlock()
 		for len(records) > 0 {
-			request, n := c.packAsked(records)
+			request, n := a.pack(records)
 			if stream.Send(request) != nil {
-				return // receiveAnswers finds the cause
+				return // receive finds the cause
 			}
 			records = records[n:]
 		}
@@ -276,11 +240,11 @@ const (
 	askedInline = 4 << 20
 )
 
-// packAsked puts the first n records into one message: those that are in the arena in
+// pack puts the first n records into one message: those that are in the arena in
 // order, or else the first alone or with others inline.
-func (c *client) packAsked(records []asked) (request *kernelpb.StreamRequest, n int) {
+func (a *asking) pack(records []asked) (request *kernelpb.StreamRequest, n int) {
 	records = records[:min(len(records), askedTogether)]
-	shared := c.sharedArena()
+	shared := a.link.sharedArena()
 	end, inPlace := uint64(0), false
 	size := 0
 	for n < len(records) {
@@ -304,7 +268,7 @@ func (c *client) packAsked(records []asked) (request *kernelpb.StreamRequest, n 
 	for i := range items {
 		items[i] = records[i].record.Bytes()
 	}
-	request = &kernelpb.StreamRequest{First: records[0].number, Spans: c.spansAsked(records[:n]), Fetched: fetchedAsked(shared, records[:n])}
+	request = &kernelpb.StreamRequest{First: records[0].number, Spans: a.link.spansAsked(records[:n]), Fetched: fetchedAsked(shared, records[:n])}
 	if inPlace {
 		request.Records = packInPlace(&carrier{arena: shared}, items)
 	} else {
@@ -332,10 +296,10 @@ func fetchedAsked(shared *arena, records []asked) []*kernelpb.Fetched {
 
 // spansAsked returns the spans of the records, or nil if one has none for the members that
 // the kernel reads.
-func (c *client) spansAsked(records []asked) (spans []uint32) {
-	c.mu.Lock()
-	inputs := c.inputs
-	c.mu.Unlock()
+func (l *link) spansAsked(records []asked) (spans []uint32) {
+	l.mu.Lock()
+	inputs := l.inputs
+	l.mu.Unlock()
 	each := 2 * len(inputs)
 	for _, one := range records {
 		b, i := one.record.batch, one.record.i
@@ -347,54 +311,48 @@ func (c *client) spansAsked(records []asked) (spans []uint32) {
 	return spans
 }
 
-// receiveAnswers passes answers on until the stream ends.
-func (c *client) receiveAnswers(stream kernelpb.Kernel_StreamClient) {
-	defer c.arena.drop()
-	defer close(c.asking.ended)
-	defer c.asking.cancel()
+// receive passes answers on until the stream ends.
+func (a *asking) receive(stream kernelpb.Kernel_StreamClient) {
+	defer a.link.arena.drop()
+	defer close(a.ended)
+	defer a.cancel()
 	for {
 		reply, err := stream.Recv()
 		if err == nil {
-			err = c.takeAnswers(reply)
+			err = a.takeAll(reply)
 		} else {
-			err = c.streamEnd(err)
+			err = a.streamEnd(err)
 		}
 		if err != nil {
-			c.fail(err)
+			a.link.fail(err)
 			return
 		}
 	}
 }
 
 // streamEnd is streamError for the stream of records.
-func (c *client) streamEnd(err error) error {
-	c.asking.mu.Lock()
-	quiet := c.asking.closed && len(c.asking.unheard) == 0
-	c.asking.mu.Unlock()
+func (a *asking) streamEnd(err error) error {
+	a.mu.Lock()
+	quiet := a.closed && len(a.unheard) == 0
+	a.mu.Unlock()
 	if quiet {
 		return errClosed
 	}
-	return c.explain(err)
+	return a.link.explain(err)
 }
 
-// takeAnswers passes the answers of a reply on. An error means that the process must not
+// takeAll passes the answers of a reply on. An error means that the process must not
 // be used any more.
-func (c *client) takeAnswers(reply *kernelpb.StreamReply) error {
-	c.noteSources(reply.GetSources())
-	c.noteWarnings(reply.GetWarnings())
-	if reply.GetMemory() != nil {
-		c.mu.Lock()
-		c.memory = unpackMemory(reply.GetMemory())
-		c.mu.Unlock()
-	}
+func (a *asking) takeAll(reply *kernelpb.StreamReply) error {
+	a.link.note(reply.GetSources(), reply.GetWarnings(), reply.GetMemory())
 	var unfit error // the other answers of the reply still count
 	for _, message := range reply.GetAnswers() {
-		a := c.unpackAnswer(message)
-		if unfit == nil && makesUnfit(a.Err) {
-			unfit = a.Err
-			c.markUnfit(unfit)
+		answer := a.link.unpackAnswer(message)
+		if unfit == nil && makesUnfit(answer.Err) {
+			unfit = answer.Err
+			a.link.markUnfit(unfit)
 		}
-		if err := c.asking.deliver(message.GetNumber(), a); err != nil {
+		if err := a.deliver(message.GetNumber(), answer); err != nil {
 			return err
 		}
 	}
@@ -415,7 +373,7 @@ func (a *asking) deliver(number uint64, answer Answer) error {
 	case abandoned:
 		return nil
 	case number > 0 && number <= last:
-		return fault.New(fault.Crash, "kernel answered a record twice")
+		return fault.KernelContract.Of(fault.Crash, "kernel answered a record twice")
 	}
-	return fault.New(fault.Crash, "kernel answered a record that was not sent")
+	return fault.KernelContract.Of(fault.Crash, "kernel answered a record that was not sent")
 }

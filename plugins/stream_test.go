@@ -139,7 +139,7 @@ func TestAskLimit(t *testing.T) {
 	if got := <-ask(`"fast"`, time.Hour); got != (outcome{Unchanged, false}) {
 		t.Errorf("%+v", got)
 	}
-	proxy.fail(fault.New(fault.Crash, "gone"))
+	proxy.failAll(fault.New(fault.Crash, "gone"))
 	if got := <-long; got != (outcome{Failed, false}) {
 		t.Errorf("%+v", got)
 	}
@@ -188,8 +188,8 @@ func TestStreamManyRecords(t *testing.T) {
 				records[i] = fmt.Appendf(nil, `{"a":%d}`, 1000*k+i)
 			}
 			batch := NewBatch(records)
-			if proxy.sharedArena() != nil && k%2 == 0 {
-				batch, _ = place(t, proxy.sharedArena(), 3, records...)
+			if proxy.link.sharedArena() != nil && k%2 == 0 {
+				batch, _ = place(t, proxy.link.sharedArena(), 3, records...)
 			}
 			group.Go(func() {
 				for i := range records {
@@ -216,9 +216,9 @@ func TestStreamBreaches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(nil)
-			c.asking.unheard = map[uint64]*hearing{1: {answered: func(Answer, bool) {}}}
-			c.asking.last = 1
-			err := c.takeAnswers(&kernelpb.StreamReply{Answers: test.answers})
+			c.records.unheard = map[uint64]*hearing{1: {answered: func(Answer, bool) {}}}
+			c.records.last = 1
+			err := c.records.takeAll(&kernelpb.StreamReply{Answers: test.answers})
 			if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v", err)
 			}
@@ -228,7 +228,7 @@ func TestStreamBreaches(t *testing.T) {
 	for name, message := range map[string]*kernelpb.Answer{
 		"unknown verdict": {Number: 1, Verdict: 300}, "columns": {Number: 1, Verdict: 3}, "none": {Number: 1},
 	} {
-		if a := c.unpackAnswer(message); a.Verdict != Failed || fault.KindOf(a.Err) != fault.Batch {
+		if a := c.link.unpackAnswer(message); a.Verdict != Failed || fault.KindOf(a.Err) != fault.Batch {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}

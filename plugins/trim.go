@@ -3,10 +3,6 @@ package plugins
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
@@ -38,30 +34,6 @@ type FrameworkMemory struct {
 func reporterOf(k Kernel) MemoryReporter {
 	reporter, _ := k.(MemoryReporter)
 	return reporter
-}
-
-// Trim asks the kernel to release cached memory, and returns what its framework held
-// before and after.
-func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err error) {
-	reply, err := c.rpc.Trim(ctx, &kernelpb.TrimRequest{})
-	if status.Code(err) == codes.Unimplemented { // a kernel in another language, or an old one
-		return before, after, nil
-	}
-	if err != nil {
-		return before, after, c.unary(ctx, err)
-	}
-	before, after = unpackMemory(reply.GetBefore()), unpackMemory(reply.GetAfter())
-	c.mu.Lock()
-	c.memory = after
-	c.mu.Unlock()
-	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
-}
-
-// Memory returns the memory that the kernel last reported.
-func (c *client) Memory() FrameworkMemory {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.memory
 }
 
 // Trim calls the kernel between two batches: the lock serializes it with other calls.

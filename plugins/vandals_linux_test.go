@@ -231,7 +231,7 @@ func startAndCall(command Command) (size uint64, err error) {
 	if err == nil && (results.At(1).Verdict != Unchanged || len(results.At(2).Lines[0]) != 5<<20) {
 		err = errors.New("the results are wrong")
 	}
-	size = p.sharedArena().size()
+	size = p.link.sharedArena().size()
 	return size, errors.Join(err, p.Close())
 }
 

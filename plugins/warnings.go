@@ -1,7 +1,5 @@
 package plugins
 
-import "slices"
-
 // Warner is implemented by kernels that report problems to the user although no record
 // fails, for example that a program was restarted. gpurun shows each warning once.
 //
@@ -34,20 +32,4 @@ func (f *warningFeed) next() (list []string) {
 		}
 	}
 	return list
-}
-
-func (c *client) noteWarnings(list []string) {
-	if len(list) == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.warnings = append(c.warnings, list...)
-}
-
-// Warnings returns the warnings of the kernel process so far.
-func (c *client) Warnings() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clip(c.warnings)
 }

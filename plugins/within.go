@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -20,7 +21,7 @@ func Within(k Concurrent) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := newClient(direct{server: newServer(k, nil)})
 	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, idle: make(chan func())}
-	return &Process{client: c, inside: c.within}
+	return &Process{client: c, life: c.within}
 }
 
 // within makes the calls to a kernel in this process.
@@ -76,7 +77,7 @@ func (w *within) serve(call func()) {
 func (w *within) answer(ctx context.Context, record Record) (a Answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			a = FailedBy(fault.New(fault.Batch, "the kernel panicked: %v", cause).WithDetail(string(debug.Stack())))
+			a = FailedBy(fault.KernelException.New("the kernel panicked: %v", cause).WithDetail(string(debug.Stack())))
 		}
 	}()
 	return w.kernel.Answer(ctx, record)
@@ -85,8 +86,19 @@ func (w *within) answer(ctx context.Context, record Record) (a Answer) {
 // killWithin is how long calls may take to return after the kernel was killed.
 const killWithin = 2 * time.Second
 
-// kill ends all calls and waits for them: afterwards, their records' memory may be gone.
-func (w *within) kill() {
+func (w *within) KillGroup() { w.cancel() }
+
+func (w *within) Done() <-chan struct{} { return w.ctx.Done() }
+
+func (w *within) Pid() int { return os.Getpid() }
+
+func (w *within) end(k *client) error {
+	defer w.Kill()
+	return k.Close()
+}
+
+// Kill ends all calls and waits for them: afterwards, their records' memory may be gone.
+func (w *within) Kill() {
 	w.cancel()
 	ended := make(chan struct{})
 	go func() {

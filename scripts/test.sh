@@ -56,7 +56,7 @@ run() {
 	(cd "$root/$folder" && exec "$binary" -test.timeout "$timeout" -test.parallel "$parallel" "$@")
 }
 
-packages() { $GO test "${flags[@]}" "${others[@]}"; }
+packages() { $GO test "${flags[@]}" "${others[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
 racePackages() { $GO test -race "${flags[@]}" -skip "^($sweeps)\$" "${concurrent[@]}"; }
 sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
 commandLine() { run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }

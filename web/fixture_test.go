@@ -81,7 +81,7 @@ func (f fixture) collect() *view.Collector {
 			c.Event(orchestrator.ChunkStarted{Slot: i, Device: s.Name, First: first, Records: size})
 			if step == steps-1 { // still computing
 				done.Records += size * int64(i%4) / 4
-				c.Event(orchestrator.Progress{Slot: i, Device: s.Name, Chunk: chunk.Counts{Records: size * int64(i%4) / 4}, Records: size, Job: done, Total: f.total})
+				c.Event(orchestrator.Progress{Slot: i, Device: s.Name, Chunk: chunk.Counts{Records: size * int64(i%4) / 4}, Records: size, Computed: int64(step)*size + size*int64(i%4)/4, Job: done, Total: f.total})
 				first += size
 				continue
 			}
@@ -92,7 +92,7 @@ func (f fixture) collect() *view.Collector {
 			}
 			done.Add(segment.Counts.Counts)
 			first += size
-			segment.Job, segment.Total = done, f.total
+			segment.Job, segment.Total, segment.Computed = done, f.total, int64(step+1)*size
 			segment.Stats.Figures = f.figures
 			c.Event(segment)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -65,6 +66,14 @@ func (r *chunkRun) shares() bool {
 func (r *chunkRun) interrupt() {
 	r.leave()
 	r.interrupted = true
+}
+
+// reportRemainder hands back what was never sent, before the chunk ends.
+func (r *chunkRun) reportRemainder(rest chunk.Chunk) {
+	r.handedBack = &rest
+	r.worker.send(wire.Message{Remainder: &wire.Remainder{Chunk: r.id, Rest: rest, InFlight: rest.First - r.rest.First}})
+	crash.Point("worker-handed-back")
+	r.reader.reportReadComplete()
 }
 
 // pass takes a finished batch.
@@ -158,4 +167,16 @@ func (r *chunkRun) takeStats() wire.Stats {
 	r.reader.fetch.moveTo(&stats)
 	r.stats, r.late = wire.Stats{}, histogram.Histogram{}
 	return stats
+}
+
+// reopen starts the kernel for the chunk. The error is errOverdue if the job no longer waits for it.
+func (r *chunkRun) reopen(ctx context.Context) error {
+	ctx, cancel := r.worker.stops.untilOverdue(ctx)
+	defer cancel()
+	r.stats.Restarts++
+	_, err := r.worker.host.alive(ctx)
+	if err != nil && closed(r.worker.stops.overdue) {
+		return errOverdue
+	}
+	return err
 }

@@ -120,7 +120,7 @@ func TestStopBetweenChunks(t *testing.T) {
 	}
 	w.stops.take(wire.Stop{Only: &a.Chunk.First})
 	next.first = 40 // it would be 0, too, because it has its own file
-	done, err := w.run()
+	done, err := w.computing.run()
 	if err != nil {
 		t.Fatal(err)
 	}

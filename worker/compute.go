@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -36,12 +37,11 @@ type computing struct {
 func (w *Worker) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
 	c := &w.computing
 	c.worker, c.ctx, c.current, c.next = w, ctx, run, nil
-	return w.run()
+	return c.run()
 }
 
 // run computes until the current chunk is finished.
-func (w *Worker) run() (wire.Done, error) {
-	c := &w.computing
+func (c *computing) run() (wire.Done, error) {
 	err := c.loop()
 	done, err := c.current.close(err)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c
 func (c *computing) handBack(inFlight bool) {
 	run := c.current
 	if run.leave() && inFlight && run.unsubmitted.Records > 0 && run.handedBack == nil {
-		c.reportRemainder()
+		run.reportRemainder(run.unsubmitted)
 	} // otherwise the end of the chunk reports it
 }
 
@@ -150,18 +150,8 @@ func (c *computing) handBack(inFlight bool) {
 func (c *computing) endAfterWindow(inFlight bool) {
 	c.current.ended = true
 	if (inFlight || c.current.open()) && c.current.handedBack == nil {
-		c.reportRemainder()
+		c.current.reportRemainder(c.current.unsubmitted)
 	}
-}
-
-// reportRemainder hands back what is not submitted.
-func (c *computing) reportRemainder() {
-	run := c.current
-	rest := run.unsubmitted
-	run.handedBack = &rest
-	c.worker.send(wire.Message{Remainder: &wire.Remainder{Chunk: run.id, Rest: rest, InFlight: rest.First - run.rest.First}})
-	crash.Point("worker-handed-back")
-	run.reader.reportReadComplete()
 }
 
 // reading returns the chunk to take batches from, or nil if there is none.
@@ -255,7 +245,7 @@ func (c *computing) watch(left time.Duration) <-chan time.Time {
 // beginNext starts to read the next chunk ahead.
 func (c *computing) beginNext(assign wire.Assign, more bool) (err error) {
 	if !more { // the orchestrator has ended this worker
-		return fault.New(fault.Canceled, "the worker is exiting")
+		return fault.Interrupted.New("the worker is exiting")
 	}
 	c.next, err = c.worker.begin(c.ctx, assign)
 	return err
@@ -291,7 +281,11 @@ func (c *computing) send(run *chunkRun, task *batchTask) error {
 		return nil
 	}
 	if c.worker.host.process == nil {
-		if open, err := c.reopen(run); !open {
+		switch err := run.reopen(c.ctx); {
+		case errors.Is(err, errOverdue):
+			c.abandon()
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -320,7 +314,7 @@ func (c *computing) finishHead(err error) error {
 		} else {
 			c.noteTime(took)
 			c.worker.host.good(took, task.load)
-			c.worker.keepControl(task, 0)
+			c.worker.proof.keep(task, 0)
 			c.worker.proof.given, c.worker.batchPassed = true, true
 			task.good(took)
 		}

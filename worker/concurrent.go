@@ -2,11 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -25,39 +26,20 @@ import (
 // Each chunk has its lane, with a reader, a writer and a log of its own. A lane ends when its
 // records are written, whatever happens in the others: a slow record holds up only its own.
 type concurrent struct {
-	worker *Worker
-	ctx    context.Context
-	lanes  []*lane // by their first records
-
-	flights map[int64]*flight // records at the kernel, by number
-	landed  *landings
-	arrived []landing // together; those before at are taken
-	at      int
-	queue   []*flight // to be sent again, before any new record, by number
-	waiting []*flight // for another attempt, the first due first
-
-	fetching map[int64]*flight // that wait for their files, by number
+	worker   *Worker
+	ctx      context.Context
+	lanes    lanes
+	records  roster
+	landed   *landings
 	fetched  chan fetchedFiles
-	ready    []*flight // that have their files and were never sent, by number
-
-	search  suspicion
-	usual   time.Duration     // how long an answer took lately, on average; 0 before the first
-	heard   time.Time         // when the kernel last answered
-	ceiling int               // the most records in flight; less than the kernel's number after it ran out of memory
-	window  congestion.Window // of a server that the kernel asks
-
-	syncer     *early.Syncer
-	syncDue    time.Time
-	spend      spend
-	first      judge.First
-	judged     bool
-	holding    bool      // the kernel can try no record for now
-	holdingSet time.Time // when that last changed
-	outside    int       // records in a row that were blamed for a signal from outside
-	deaths     int       // records in a row that killed a kernel which has never computed anything
-	busy       bool
-	busyFrom   time.Time
-	alarm      alarm
+	throttle throttle
+	search   suspicion
+	logs     logs
+	spend    spend
+	opinion  opinion
+	busy     bool
+	busyFrom time.Time
+	alarm    alarm
 }
 
 // alarm ends a wait. Its timer stays set even if nothing is due any more: setting it again for
@@ -83,10 +65,9 @@ func (a *alarm) set(at time.Time) {
 
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 	return &concurrent{
-		worker: w, ctx: ctx, flights: make(map[int64]*flight), ceiling: w.host.info.Concurrency,
-		window: congestion.New(w.host.info.Concurrency),
-		landed: &landings{wake: make(chan struct{}, 1)}, fetching: make(map[int64]*flight), fetched: make(chan fetchedFiles),
-		syncer: early.NewSyncer(), syncDue: time.Now().Add(w.setup.Checkpoint), alarm: newAlarm(),
+		worker: w, ctx: ctx, records: newRoster(), throttle: newThrottle(w.host.info.Concurrency),
+		landed: &landings{wake: make(chan struct{}, 1)}, fetched: make(chan fetchedFiles),
+		logs: newLogs(w.setup.Checkpoint), alarm: newAlarm(),
 	}
 }
 
@@ -103,54 +84,46 @@ func (w *Worker) serveRecords(ctx context.Context) {
 		more, err := c.turn()
 		if err != nil {
 			for _, l := range c.lanes {
-				l.endReread()
-				_, _ = l.run.close(err)
+				l.discard(err)
 			}
 			w.fail(err)
 			return
 		}
 		if !more {
 			c.end()
+			_ = w.host.close() // it is logged
 			return
 		}
 	}
 }
 
-// end closes the kernel and discards the records that it still computes.
+// end discards the records that the kernel still computes: it would answer for a job that is done.
 func (c *concurrent) end() {
-	if len(c.flights) > 0 {
+	if len(c.records.flying) > 0 {
 		c.worker.host.kill()
 	}
-	_ = c.worker.host.close() // it is logged
-	c.syncRest()
-}
-
-// renew forgets the job that is done.
-func (c *concurrent) renew() error {
-	if len(c.flights) > 0 {
-		c.worker.host.kill() // it would answer for records of that job
-	}
-	c.syncRest()
-	c.spend.figures.Close()
-	fresh := newConcurrent(c.ctx, c.worker)
-	fresh.first, fresh.judged = c.first, c.judged // of the kernel
-	*c = *fresh
-	return c.spend.open(c.worker.setup)
+	c.logs.finish(c.worker.log)
 }
 
 // begin starts reading a chunk. Unless the chunk is new, it imports the answers that are
 // logged for it.
 func (c *concurrent) begin(assign wire.Assign) error {
-	if c.worker.takeRenewed() {
-		if err := c.renew(); err != nil {
+	if c.worker.takeRenewed() { // forget the job that is done
+		c.end()
+		c.spend.figures.Close()
+		fresh := newConcurrent(c.ctx, c.worker)
+		fresh.opinion = c.opinion // of the kernel
+		*c = *fresh
+		if err := c.spend.open(c.worker.setup); err != nil {
 			return err
 		}
 	}
 	first, end := assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records
-	l := &lane{part: assign.Part, log: early.New(filepath.Dir(assign.Part), first, end, c.syncer)}
+	short := func() bool { return !c.lanes.holdLess(spillShare, c.throttle.full) }
+	l := &lane{part: assign.Part, short: short, log: early.New(filepath.Dir(assign.Part), first, end, c.logs.syncer)}
 	if !assign.New {
 		if err := l.log.Import(); err != nil {
-			return fault.Wrap(fault.Storage, err)
+			return fault.JobFiles.Wrap(err)
 		}
 	}
 	var err error
@@ -166,8 +139,10 @@ func (c *concurrent) begin(assign wire.Assign) error {
 // something to happen. It returns false when there are no more chunks.
 func (c *concurrent) turn() (more bool, err error) {
 	c.countBusy()
-	c.reportSpent()
-	if err := c.syncLogs(); err != nil {
+	if c.spend.isOver(len(c.records.flying)) {
+		c.worker.send(wire.Message{Spent: &wire.Spent{Blind: c.spend.blind()}})
+	}
+	if err := c.logs.sync(); err != nil {
 		return false, err
 	}
 	if err := c.follow(); err != nil {
@@ -185,26 +160,108 @@ func (c *concurrent) countBusy() {
 	if c.busy && len(c.lanes) > 0 {
 		c.lanes[0].run.addBusy(now.Sub(c.busyFrom))
 	}
-	c.busy, c.busyFrom = len(c.flights) > 0, now
+	c.busy, c.busyFrom = len(c.records.flying) > 0, now
 	switch {
 	case len(c.lanes) == 0:
-	case c.holding:
+	case c.throttle.holding:
 		c.lanes[0].run.out.awaits(wire.AwaitsServer)
 	case c.busy:
 		c.lanes[0].run.out.awaits("")
 	}
 }
 
+// follow obeys the stop requests, and ends the lanes that are over.
+func (c *concurrent) follow() error {
+	w := c.worker
+	if w.pace.mustHandBack() {
+		w.stops.endThrough(w.begun)
+	}
+	for _, l := range slices.Clone(c.lanes) {
+		var err error
+		switch {
+		case l.over(&c.records):
+			c.lanes = slices.DeleteFunc(c.lanes, func(other *lane) bool { return other == l })
+			c.records.forget(l)
+			err = l.close()
+		case w.stops.mustCut(l.run):
+			err = l.cut()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// feed sends records until the kernel has as many as it may.
+func (c *concurrent) feed() error {
+	if len(c.lanes) == 0 {
+		return nil
+	}
+	if c.worker.host.process != nil && c.lanes[0].run.dead() {
+		if len(c.records.flying) > 0 {
+			return nil // they land first, with the cause
+		}
+		c.worker.host.kill()
+	}
+	c.records.resendDue(time.Now())
+	for {
+		f, most := c.next(time.Now())
+		if f == nil || len(c.records.flying) >= most || c.spend.reached() {
+			return nil
+		}
+		if c.worker.host.process == nil {
+			switch err := c.lanes[0].run.reopen(c.ctx); {
+			case errors.Is(err, errOverdue):
+				return c.abandon()
+			case err != nil:
+				return err
+			}
+		}
+		if !c.spend.take() {
+			return nil
+		}
+		c.send(f)
+	}
+}
+
+// next returns the next record to send, or nil if there is none, and how many may be at the kernel:
+// suspects alone while a search lasts, then records that were sent before, then new ones.
+func (c *concurrent) next(now time.Time) (f *flight, most int) {
+	most = c.throttle.capacity(c.worker.pace.share(), now)
+	if f, lasts := c.search.next(&c.records, now); lasts {
+		return f, min(most, c.search.limit)
+	}
+	// While no record can be tried, only those that show when that is over are sent.
+	fresh := !c.throttle.holding || len(c.records.flying)+len(c.records.again)+len(c.records.waiting) == 0
+	if f = c.records.next(c.throttle.refuses(now), fresh); f == nil && fresh {
+		f = c.lanes.unsent()
+	}
+	return f, most
+}
+
+// send sends a record to the kernel.
+func (c *concurrent) send(f *flight) {
+	c.records.send(f)
+	host, landed, started := c.worker.host, c.landed, time.Now()
+	limit := host.limit(load{records: 1, bytes: f.record.Size()})
+	f.sent, f.started, f.round = true, started, c.throttle.window.Round()
+	host.process.Ask(f.record, limit, func(a plugins.Answer, expired bool) {
+		landed.add(landing{flight: f, answer: a, expired: expired, limit: limit, took: time.Since(started)})
+	})
+	crash.Point("worker-mid-batch")
+}
+
 // step waits for something to happen.
 func (c *concurrent) step() (more bool, err error) {
 	var batches <-chan readBatch
-	reading := c.reading()
-	if reading != nil && reading.unfed() == 0 && c.hasRoom() && c.mayFetch() {
+	reading := c.lanes.reading()
+	if reading != nil && reading.unfed() == 0 && c.lanes.holdLess(1, c.throttle.full) && c.records.mayFetch(c.worker, c.lanes.held()) {
 		batches = reading.run.reader.batches
 	}
 	for _, l := range c.lanes {
 		if l.rereads() {
-			if err := c.reread(l); err != nil {
+			if err := l.reread(); err != nil {
 				return false, err
 			}
 		}
@@ -214,10 +271,10 @@ func (c *concurrent) step() (more bool, err error) {
 		broken, overdue = c.lanes[0].run.out.broken, c.worker.stops.overdue
 	}
 	waited := time.Now()
-	c.alarm.set(waited.Add(c.nextEvent()))
+	c.alarm.set(waited.Add(c.nextEvent(waited)))
 	select {
 	case batch, ok := <-batches:
-		if len(c.flights) == 0 {
+		if len(c.records.flying) == 0 {
 			reading.run.stats.Input += time.Since(waited)
 		}
 		return true, c.take(reading, batch, ok)
@@ -230,7 +287,7 @@ func (c *concurrent) step() (more bool, err error) {
 		case more:
 			return true, c.begin(assign)
 		case len(c.lanes) > 0:
-			return false, fault.New(fault.Canceled, "the worker is exiting")
+			return false, fault.Interrupted.New("the worker is exiting")
 		}
 		return false, nil
 	case <-c.alarm.timer.C:
@@ -238,7 +295,7 @@ func (c *concurrent) step() (more bool, err error) {
 		for _, l := range c.lanes {
 			l.run.out.catchUp()
 		}
-		if !c.holding && len(c.flights) == 0 && len(c.fetching) > 0 && len(c.lanes) > 0 && time.Since(waited) >= fetchShown {
+		if !c.throttle.holding && len(c.records.flying) == 0 && len(c.records.fetching) > 0 && len(c.lanes) > 0 && time.Since(waited) >= fetchShown {
 			c.lanes[0].run.out.awaits(wire.AwaitsFiles)
 		}
 		if list := c.worker.host.takeWarnings(); len(list) > 0 {
@@ -257,117 +314,150 @@ func (c *concurrent) step() (more bool, err error) {
 	return true, nil
 }
 
-// landAll takes all answers that have arrived, to log them together and to send the next records
-// together.
-func (c *concurrent) landAll() error {
-	c.arrived = c.landed.take(c.arrived)
-	if err := c.logArrived(); err != nil {
-		return err
-	}
-	for l, more := c.nextArrived(); more; l, more = c.nextArrived() {
-		if err := c.land(l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// nextArrived returns the next of the answers that have arrived together.
-func (c *concurrent) nextArrived() (l landing, more bool) {
-	if c.at == len(c.arrived) {
-		clear(c.arrived)
-		c.arrived, c.at = c.arrived[:0], 0
-		return landing{}, false
-	}
-	c.at++
-	return c.arrived[c.at-1], true
-}
-
-// logArrived logs the answers that have arrived together.
-func (c *concurrent) logArrived() error {
-	for _, l := range c.arrived {
-		if c.flights[l.flight.number] == l.flight && l.answer.Verdict < plugins.Failed {
-			if err := logAnswer(l, (*early.Log).Put); err != nil {
-				return err
-			}
-		}
-	}
-	for _, l := range c.lanes {
-		if err := l.log.Flush(); err != nil {
-			return fault.Wrap(fault.Storage, err)
-		}
-	}
-	return nil
-}
-
 // idleTurn is how long to wait at most when nothing is due: the kernel may have a warning.
 const idleTurn = time.Second
 
 // nextEvent returns how long it takes until something is due: a record to try again, the end of
 // a pause, or logs to sync.
-func (c *concurrent) nextEvent() time.Duration {
+func (c *concurrent) nextEvent(now time.Time) time.Duration {
+	if c.lanes.rereads() {
+		return 0
+	}
 	wait := idleTurn
-	for _, l := range c.lanes {
-		if l.rereads() {
-			return 0
-		}
+	if waiting := c.records.waiting; len(waiting) > 0 {
+		wait = min(wait, waiting[0].due.Sub(now))
 	}
-	if len(c.waiting) > 0 {
-		wait = min(wait, time.Until(c.waiting[0].due))
-	}
-	if pause := c.window.Pause(time.Now()); pause > 0 {
+	if pause := c.throttle.window.Pause(now); pause > 0 {
 		wait = min(wait, pause)
 	}
 	if handBack, paused := c.worker.pace.paused(); paused {
-		wait = min(wait, time.Until(handBack))
+		wait = min(wait, handBack.Sub(now))
 	}
-	if c.worker.setup.Checkpoint > 0 && c.syncer.Dirty() {
-		wait = min(wait, time.Until(c.syncDue))
+	if c.logs.every > 0 && c.logs.syncer.Dirty() {
+		wait = min(wait, c.logs.due.Sub(now))
 	}
 	return max(wait, time.Millisecond)
 }
 
-// judge adds an answer to the first ones: does the kernel fail on everything?
-func (c *concurrent) judge(failure *fault.Error) {
-	if c.judged {
-		return
-	}
-	before := c.first
-	c.first = before.Extend(func(yield func(*fault.Error) bool) { yield(failure) })
-	c.first.Sampled = c.deaths >= sampledDeaths
-	c.judged = c.first.Settled()
-	if c.first.Matters(before) {
-		first := c.first
-		c.worker.send(wire.Message{Search: &wire.Search{First: &first}})
-	}
-}
-
-// sampledDeaths records must kill a kernel that has never computed anything before that
-// counts as a sample of all: each costs several starts.
-const sampledDeaths = 3
-
-// answerOf returns the verdict of a logged or new answer.
-func answerOf(a early.Answer) plugins.Answer {
-	return plugins.Answer{Verdict: plugins.Verdict(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}
-}
-
-// syncLogs makes the logs durable, once per checkpoint interval, in a goroutine of its own:
-// results behind a slow record are not in the output, which is made durable otherwise.
-func (c *concurrent) syncLogs() error {
-	if c.worker.setup.Checkpoint <= 0 || time.Now().Before(c.syncDue) {
+// take takes a group from the reader. Records with a logged answer are settled.
+func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
+	if !ok {
+		l.read = true
 		return nil
 	}
-	begun, err := c.syncer.Begin()
-	if begun {
-		crash.Point("worker-syncs-logs")
-		c.syncDue = time.Now().Add(c.worker.setup.Checkpoint)
+	if batch.err != nil {
+		return batch.err
 	}
-	return fault.Wrap(fault.Storage, err)
+	g := l.add(batch.task)
+	c.worker.computed.Add(int64(len(g.task.batch.Records) - len(g.task.sent))) // rejected before the kernel
+	for i := range g.records {
+		if err := c.place(g, i); err != nil {
+			return err
+		}
+	}
+	g.skipSent()
+	return l.complete(g)
 }
 
-// syncRest makes the logs durable that this worker leaves.
-func (c *concurrent) syncRest() {
-	if err := c.syncer.Finish(); err != nil {
-		c.worker.log.Error("sync early logs", "error", err)
+// place finds out what is known about a record: its answer, or nothing.
+func (c *concurrent) place(g *group, i int) error {
+	number := g.task.batch.Records[g.task.sent[i]].Index
+	f := &flight{number: number, record: g.task.toCompute(i, i+1).At(0), group: g, at: i}
+	g.records[i] = f
+	switch {
+	case g.lane.log.Has(number):
+		logged, err := g.lane.log.Get(number)
+		if err != nil {
+			return fault.JobFiles.Wrap(err)
+		}
+		f.sent = true
+		g.settle(i, answered(logged))
+		c.judge(nil)
+	case c.worker.setup.GiveUp != nil:
+		f.sent = true
+		g.settle(i, verdict{fault: c.worker.setup.GiveUp})
+	case g.task.pending != nil:
+		f.sent = true // or will be, out of order
+		c.fetch(f)
+	}
+	return nil
+}
+
+// judge adds an answer to the first ones: does the kernel fail on everything?
+func (c *concurrent) judge(failure *fault.Error) {
+	if first := c.opinion.add(failure, c.search.deaths >= sampledDeaths); first != nil {
+		c.worker.send(wire.Message{Search: &wire.Search{First: first}})
+	}
+}
+
+// abandon gives up the records at the kernel: the job is stopping and their drain timeout
+// has expired. The next run computes those whose answers have not arrived by now.
+func (c *concurrent) abandon() error {
+	c.worker.log.Warn("abandoned the records in flight: the job is stopping and the drain timeout expired", "records", len(c.records.flying))
+	c.worker.host.kill()
+	if err := c.logArrived(); err != nil {
+		return err
+	}
+	for l, more := c.landed.take(); more; l, more = c.landed.take() {
+		c.spend.add(l.answer)
+	}
+	clear(c.records.flying)
+	for _, l := range c.lanes {
+		l.halted = true
+	}
+	return nil
+}
+
+// opinion is what the first answers show about the kernel.
+type opinion struct {
+	first   judge.First
+	settled bool
+}
+
+// add adds an answer. It returns the opinion if that has changed in a way that matters. sampled:
+// the records that failed are a sample of all.
+func (o *opinion) add(failure *fault.Error, sampled bool) *judge.First {
+	if o.settled {
+		return nil
+	}
+	before := o.first
+	o.first = before.Extend(func(yield func(*fault.Error) bool) { yield(failure) })
+	o.first.Sampled = sampled
+	o.settled = o.first.Settled()
+	if !o.first.Matters(before) {
+		return nil
+	}
+	first := o.first
+	return &first
+}
+
+// logs makes the early logs durable, once per checkpoint interval, in a goroutine of its own:
+// results behind a slow record are not in the output, which is made durable otherwise.
+type logs struct {
+	syncer *early.Syncer
+	every  time.Duration // 0 for never
+	due    time.Time
+}
+
+func newLogs(every time.Duration) logs {
+	return logs{syncer: early.NewSyncer(), every: every, due: time.Now().Add(every)}
+}
+
+func (l *logs) sync() error {
+	if l.every <= 0 || time.Now().Before(l.due) {
+		return nil
+	}
+	begun, err := l.syncer.Begin()
+	if begun {
+		crash.Point("worker-syncs-logs")
+		l.due = time.Now().Add(l.every)
+	}
+	return fault.JobFiles.Wrap(err)
+}
+
+// finish makes the logs durable that this worker leaves.
+func (l *logs) finish(log *slog.Logger) {
+	if err := l.syncer.Finish(); err != nil {
+		log.Error("sync early logs", "error", err)
 	}
 }

@@ -133,7 +133,7 @@ func computeLanes(t *testing.T, w *Worker, each func(*concurrent), chunks ...wir
 	}
 	for len(c.lanes) > 0 {
 		each(c)
-		if err := c.syncLogs(); err != nil {
+		if err := c.logs.sync(); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.follow(); err != nil {
@@ -149,6 +149,7 @@ func computeLanes(t *testing.T, w *Worker, each func(*concurrent), chunks ...wir
 		}
 	}
 	c.end()
+	_ = w.host.close()
 	for {
 		message, err := w.conn.Receive()
 		if err != nil {
@@ -241,8 +242,8 @@ func TestLogsAreSynced(t *testing.T) {
 	settled := 0
 	list := computeLanes(t, w, func(c *concurrent) {
 		switch { // the second chunk has ended, and the slow record is the only one at the kernel
-		case begun || len(c.lanes) > 1 || len(c.flights) != 1:
-		case c.syncer.Dirty():
+		case begun || len(c.lanes) > 1 || len(c.records.flying) != 1:
+		case c.logs.syncer.Dirty():
 			settled = syncs
 		case syncs > settled:
 			begun = true

@@ -18,7 +18,7 @@ func TestAbandonKeepsAnswers(t *testing.T) {
 	if err := c.begin(assign(t, `{"id":0,"until":9}`+"\n"+`{"id":1,"until":9}`+"\n")); err != nil {
 		t.Fatal(err)
 	}
-	for len(c.flights) < 2 {
+	for len(c.records.flying) < 2 {
 		if _, err := c.turn(); err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +28,7 @@ func TestAbandonKeepsAnswers(t *testing.T) {
 	}
 	answer := plugins.Replaced([]byte(`{"id":1}`))
 	answer.Figures = map[string]int64{"total_tokens": 7}
-	c.landed.add(landing{flight: c.flights[1], answer: answer})
+	c.landed.add(landing{flight: c.records.flying[1], answer: answer})
 	if err := c.abandon(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ const (
 func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 	for round := range outsideRounds {
 		longest, tries := time.Duration(0), outsideTries
-		if s.run.worker.controlRecord() == nil {
+		if s.control() == nil {
 			tries = uncontrolledTries
 		}
 		for range tries {
@@ -65,7 +65,7 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 			return nil, err
 		}
 	}
-	return nil, fault.New(fault.Worker, "the kernel process is killed from outside, whatever it computes: %s", failure.Message).
+	return nil, fault.KernelKilled.New("the kernel process is killed from outside, whatever it computes: %s", failure.Message).
 		WithDetail(failure.Detail)
 }
 
@@ -77,9 +77,25 @@ func (s *search) settleOther(at int, e *fault.Error, err error) error {
 	return s.settle(at, at+1, e)
 }
 
+// control returns a record that the kernel has computed, or else one that an earlier worker
+// computed, or nil if none is known.
+func (s *search) control() *batchTask {
+	p := &s.run.worker.proof
+	if p.control == nil && s.run.worker.setup.Proven != nil && !p.read {
+		p.read = true
+		if task, done, err := s.readProven(); err == nil {
+			if len(task.sent) > 0 {
+				p.keep(task, 0)
+			}
+			done()
+		}
+	}
+	return p.control
+}
+
 // controlDies reports whether a good record also loses its process within the given time.
 func (s *search) controlDies(within time.Duration) (bool, error) {
-	task := s.run.worker.controlRecord()
+	task := s.control()
 	if task == nil {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -11,7 +12,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// encoder turns verdicts into output lines. It validates everything that comes from the
+// encoder turns verdicts into output lines, and into rows if the job has columns. It validates everything that comes from the
 // kernel; records that are returned unchanged were validated on input.
 type encoder struct {
 	keep     *jsonline.Wanted // nil: keep all members
@@ -24,14 +25,8 @@ type encoder struct {
 	projects  []byte // scratch for --keep
 	info      jsonline.Info
 
-	// The columns of the last results, prepared for splicing.
-	results *plugins.Results
-	columns []plugins.Column
-	wanted  *jsonline.Wanted
-	names   []string
-	members []jsonline.Member
-	seen    *columnNames // is notified of their names
-	rows    *rowEncoder  // of a job with columns, else nil
+	seen *columnNames // is notified of the names of the kernel's columns
+	rows rowEncoder
 
 	// origins adds where a record comes from, unless it is nil.
 	origins *record.OriginWriter
@@ -39,8 +34,9 @@ type encoder struct {
 	plain   []byte // scratch: lines without it
 }
 
-func newEncoder(options wire.Records, c chunk.Chunk, seen *columnNames) *encoder {
+func newEncoder(options wire.Records, layout *columns.Layout, c chunk.Chunk, seen *columnNames) *encoder {
 	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, seen: seen, chunk: c}
+	e.rows.use(layout)
 	if options.SourceField != "" {
 		e.origins = record.NewOriginWriter(options.SourceField)
 	}
@@ -66,52 +62,52 @@ type source struct {
 // newline. They are valid until the next call. A fault means that the kernel's result is
 // unusable for this record.
 func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, *fault.Error) {
-	e.buffer = e.buffer[:0]
-	if e.rows != nil {
-		e.rows.values = e.rows.values[:0]
-	}
+	e.buffer, e.rows.values = e.buffer[:0], e.rows.values[:0]
 	if refusal := e.append(from, results, i); refusal != nil {
 		return nil, refusal
 	}
 	return e.buffer, nil
 }
 
-// append appends the record's lines to the buffer, or nothing if it returns a fault.
+// append appends the record's lines to the buffer and their rows to the values, or nothing if
+// it returns a fault.
 func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Error {
-	if e.rows != nil {
-		return e.appendRows(from, results, i)
+	r := &e.rows
+	if r.layout == nil {
+		return fault.ColumnMismatch.New("the result has none of the columns that the output stores")
 	}
-	start := len(e.buffer)
+	start, values := len(e.buffer), len(r.values)
 	old := e.takeMark(&from)
-	record := from.record
 	var refusal *fault.Error
 	switch result := results.At(i); result.Verdict {
 	case plugins.Lines:
 		for _, line := range result.Lines {
-			if refusal = e.line(record, line, old); refusal != nil {
+			at := len(e.buffer)
+			if refusal = e.line(from.record, line, old); refusal == nil {
+				refusal = e.takeOut(at, from.line)
+			}
+			if refusal != nil {
 				break
 			}
 		}
 	case plugins.Columns:
 		refusal = e.splice(from, results, i)
 	default:
-		e.unchanged(record)
-	}
-	if refusal == nil && e.origins != nil {
-		refusal = e.addOrigin(start, from.line)
+		e.unchanged(from.record)
+		refusal = e.takeOut(start, from.line)
 	}
 	if refusal != nil {
-		e.buffer = e.buffer[:start]
+		e.buffer, r.values = e.buffer[:start], r.values[:values]
 	}
 	return refusal
 }
 
-// addOrigin adds where a record comes from to its lines, which begin at start in the buffer.
+// addOrigin adds where a record comes from to its line, which begins at start in the buffer.
 func (e *encoder) addOrigin(start int, line int64) *fault.Error {
 	e.plain = append(e.plain[:0], e.buffer[start:]...)
 	var err error
 	if e.buffer, err = e.origins.Append(e.buffer[:start], e.plain, e.chunk.Origin(line)); err != nil {
-		return fault.New(fault.Record, "the result is %w: the source of the record cannot be added to it", err)
+		return fault.BadMember.Of(fault.Record, "the result is %w: the source of the record cannot be added to it", err)
 	}
 	return nil
 }
@@ -157,17 +153,17 @@ func (e *encoder) line(record, line, old []byte) *fault.Error {
 		return nil
 	}
 	if err := markMember.Scan(line, &e.info); err != nil {
-		return fault.New(fault.Record, "kernel returned invalid JSON: %w", err)
+		return fault.BadResult.New("kernel returned invalid JSON: %w", err)
 	}
 	if at := e.info.Spans[0]; e.info.Object && isMark(line, at) {
 		value := line[at.ValueStart:at.ValueEnd]
 		if !bytes.Equal(value, old) {
-			return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
+			return fault.BadResult.New("%s", plugins.ReportedMessage(value))
 		}
 		return e.line(record, unmarked(line), nil) // the kernel kept the old mark
 	}
 	if bytes.IndexByte(line, '\n') >= 0 {
-		return fault.New(fault.Record, "kernel returned a line that contains a line break")
+		return fault.BadResult.New("kernel returned a line that contains a line break")
 	}
 	if e.keep != nil && e.info.Object {
 		e.kernelMembers(record, line)
@@ -211,74 +207,4 @@ func (e *encoder) kernelMembers(record, line []byte) {
 		return true
 	})
 	e.buffer = append(e.buffer, '}')
-}
-
-// splice appends the record with the column values spliced in.
-func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Error {
-	e.prepare(results)
-	for c := range e.columns {
-		value := e.columns[c].AppendValue(e.members[c].Value[:0], i)
-		e.members[c].Value = value
-		if nulls := e.columns[c].NonFinite(i); nulls > 0 && e.nanFails {
-			return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", e.columns[c].Name)
-		} else if nulls > 0 {
-			e.nulls += int64(nulls)
-		}
-		if !e.columns[c].Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
-			return fault.New(fault.Record, "kernel returned invalid JSON in column %q", e.columns[c].Name)
-		}
-		if e.columns[c].Name == record.ErrorMember && string(value) != "null" {
-			return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
-		}
-	}
-	record, place := from.record, from.places.of(from.i, e.names)
-	if e.keep != nil {
-		if e.keep.Scan(record, &e.info) == nil && e.info.Object {
-			e.projects = jsonline.Keep(e.projects[:0], record, &e.info)
-			record, place = e.projects, nil
-		}
-	}
-	if place == nil {
-		place = &e.info
-		_ = e.wanted.Scan(record, place) // invalid JSON is not an object either
-	}
-	if !place.Object {
-		return fault.New(fault.Record, "the record is not a JSON object: the kernel's column %q cannot be added to it", e.columns[0].Name)
-	}
-	e.buffer = append(jsonline.Splice(e.buffer, record, place, e.members), '\n')
-	return nil
-}
-
-// prepare compiles the column names once for all records of a batch.
-func (e *encoder) prepare(results *plugins.Results) {
-	if e.results == results {
-		return
-	}
-	e.results = results
-	columns := results.ColumnList()
-	if sameNames(e.columns, columns) {
-		e.columns = columns
-		return
-	}
-	e.columns = columns
-	e.names = make([]string, len(columns))
-	e.members = make([]jsonline.Member, len(columns))
-	for i, c := range columns {
-		e.names[i] = c.Name
-		e.members[i].Name = c.Name
-	}
-	e.wanted = jsonline.Want(e.names...)
-	e.seen.note(e.names)
-}
-
-func sameNames(a, b []plugins.Column) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Name != b[i].Name {
-			return false
-		}
-	}
-	return true
 }

@@ -6,21 +6,26 @@ import (
 	"slices"
 
 	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// rowEncoder is what an encoder needs for a job with columns: those of the layout are left
-// out of the lines, and their values become rows.
+// rowEncoder holds what an encoder needs for a layout: its columns are left out of the lines,
+// and their values become rows. The layout of an output of lines has none.
 type rowEncoder struct {
 	layout *columns.Layout
 	values []byte // the rows of the lines in the encoder's buffer
 	names  *jsonline.Wanted
+	scans  bool // lines are scanned for the layout's columns
 	info   jsonline.Info
 	place  jsonline.Info // of the text columns
 	line   []byte        // scratch
+	table  *parquet.Rows // makes rows of lines; nil if the output is not a table
+	typed  [][]byte      // for table
+	row    []byte        // scratch
 
 	// Of the last results:
 	results *plugins.Results
@@ -40,51 +45,21 @@ var null = []byte{}
 // leftOut stands for a column that the output does not have.
 const leftOut = -2
 
-// use prepares for rows of this layout.
+// use prepares for rows of this layout. It is nil until a result decides it.
 func (r *rowEncoder) use(layout *columns.Layout) {
 	if r.layout == layout {
 		return
 	}
-	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns))}
+	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns)), typed: make([][]byte, len(layout.Columns))}
+	if layout.Table != nil {
+		r.table = layout.Table.Rows()
+	}
 	var names []string
 	for _, c := range layout.Columns {
 		names = append(names, c.Name)
 	}
-	if len(names) > 0 {
-		r.names = jsonline.Want(names...)
-	}
-}
-
-// appendRows is append for a job with columns.
-func (e *encoder) appendRows(from source, results *plugins.Results, i int) *fault.Error {
-	r := e.rows
-	if r.layout == nil {
-		return fault.New(fault.Record, "the result has none of the columns that the output stores")
-	}
-	start, values := len(e.buffer), len(r.values)
-	old := e.takeMark(&from)
-	var refusal *fault.Error
-	switch result := results.At(i); result.Verdict {
-	case plugins.Lines:
-		for _, line := range result.Lines {
-			at := len(e.buffer)
-			if refusal = e.line(from.record, line, old); refusal == nil {
-				refusal = e.takeOut(at, from.line)
-			}
-			if refusal != nil {
-				break
-			}
-		}
-	case plugins.Columns:
-		refusal = e.spliceRow(from, results, i)
-	default:
-		e.unchanged(from.record)
-		refusal = e.takeOut(start, from.line)
-	}
-	if refusal != nil {
-		e.buffer, r.values = e.buffer[:start], r.values[:values]
-	}
-	return refusal
+	r.names = jsonline.Want(names...)
+	r.scans = len(names) > 0 || layout.Nulls && r.table == nil // without a schema, a table refuses what is not an object
 }
 
 // takeOut turns the columns in the last line of the buffer, which starts at start, into a
@@ -97,50 +72,65 @@ func (e *encoder) takeOut(start int, number int64) *fault.Error {
 // endRow appends the row of the last line of the buffer: the values in raw, and what is
 // missing there from the line, which loses all these columns. free: it has none of them.
 func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
-	r := e.rows
+	r := &e.rows
 	if e.origins != nil {
 		if refusal := e.addOrigin(start, number); refusal != nil {
 			return refusal
 		}
 	}
 	line := e.buffer[start : len(e.buffer)-1]
-	if free && !slices.ContainsFunc(r.raw, func(values []byte) bool { return values == nil }) {
-		r.values = r.layout.AppendMarks(r.values, func(k int) bool { return len(r.raw[k]) == 0 })
+	if r.scans && (!free || slices.ContainsFunc(r.raw, func(values []byte) bool { return values == nil })) {
+		var refusal *fault.Error
+		if line, refusal = r.takeColumns(line); refusal != nil {
+			return refusal
+		}
+		e.buffer = append(append(e.buffer[:start], line...), '\n')
+		line = e.buffer[start : len(e.buffer)-1]
+	}
+	if r.table == nil {
 		for k, values := range r.raw {
 			if r.values = append(r.values, values...); len(values) == 0 {
 				r.values = append(r.values, make([]byte, r.layout.Columns[k].Bytes())...)
 			}
 		}
-	} else if r.names != nil || r.layout.Table == nil {
-		if err := r.names.Scan(line, &r.info); err != nil || !r.info.Object {
-			return fault.New(fault.Record, "the result is not a JSON object: it has no columns")
-		}
-		r.values = r.layout.AppendMarks(r.values, func(k int) bool { return r.isNull(line, k) })
-		for k, c := range r.layout.Columns {
-			span := r.info.Spans[k]
-			switch {
-			case r.layout.Nulls && r.isNull(line, k):
-				r.values = append(r.values, make([]byte, c.Bytes())...)
-			case r.raw[k] != nil:
-				r.values = append(r.values, r.raw[k]...)
-			case !span.Present():
-				return fault.New(fault.Record, "the result has no column %q", c.Name)
-			default:
-				var err error
-				if r.values, err = c.AppendJSON(r.values, line[span.ValueStart:span.ValueEnd]); err != nil {
-					return fault.New(fault.Record, "column %q: %w", c.Name, err)
-				}
-			}
-		}
-		e.buffer = append(append(e.buffer[:start], r.without(line)...), '\n')
-		line = e.buffer[start : len(e.buffer)-1]
+		return nil
 	}
-	if table := r.layout.Table; table != nil {
-		if err := table.Check(line); err != nil {
-			return fault.New(fault.Record, "%w", err)
+	for k, values := range r.raw {
+		if r.typed[k] = values; len(values) == 0 {
+			r.typed[k] = nil
 		}
 	}
+	var err error
+	if r.row, err = r.table.Append(r.row[:0], line, r.typed); err != nil {
+		return fault.BadResult.New("%w", err)
+	}
+	e.buffer = append(e.buffer[:start], r.row...)
+	r.values = columns.AppendEntry(r.values, int64(len(r.row)), true)
 	return nil
+}
+
+// takeColumns completes raw with the columns of a line, and returns the line without them.
+func (r *rowEncoder) takeColumns(line []byte) (rest []byte, refusal *fault.Error) {
+	if err := r.names.Scan(line, &r.info); err != nil || !r.info.Object {
+		return nil, fault.ColumnMismatch.New("the result is not a JSON object: it has no columns")
+	}
+	for k, c := range r.layout.Columns {
+		span := r.info.Spans[k]
+		switch {
+		case r.raw[k] != nil:
+		case r.layout.Nulls && r.isNull(line, k):
+			r.raw[k] = null
+		case !span.Present():
+			return nil, fault.ColumnMismatch.New("the result has no column %q", c.Name)
+		default:
+			var err error
+			if r.memory[k], err = c.AppendJSON(r.memory[k][:0], line[span.ValueStart:span.ValueEnd]); err != nil {
+				return nil, fault.ColumnMismatch.New("column %q: %w", c.Name, err)
+			}
+			r.raw[k] = r.memory[k]
+		}
+	}
+	return r.without(line), nil
 }
 
 // isNull reports whether a result lacks a column of the layout. info describes its line.
@@ -170,10 +160,10 @@ func (r *rowEncoder) without(line []byte) []byte {
 	}
 }
 
-// spliceRow appends the line of a record with columns, and its row.
-func (e *encoder) spliceRow(from source, results *plugins.Results, i int) *fault.Error {
-	r, line := e.rows, from.record
-	e.prepareRows(results)
+// splice appends the record with the column values spliced in, and its row.
+func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Error {
+	r, line := &e.rows, from.record
+	e.prepare(results)
 	clear(r.raw)
 	text := 0
 	for k := range r.list {
@@ -209,7 +199,7 @@ func (e *encoder) spliceRow(from source, results *plugins.Results, i int) *fault
 	case r.text.Scan(line, &e.info) == nil && e.info.Object:
 		e.buffer = jsonline.Splice(e.buffer, line, &e.info, r.members)
 	default:
-		return fault.New(fault.Record, "the record is not a JSON object: the kernel's column %q cannot be added to it", r.members[0].Name)
+		return fault.BadResult.New("the record is not a JSON object: the kernel's column %q cannot be added to it", r.members[0].Name)
 	}
 	e.buffer = append(e.buffer, '\n')
 	return e.endRow(start, from.line, e.origins == nil && r.free(place))
@@ -231,22 +221,22 @@ func (r *rowEncoder) free(place *jsonline.Info) bool {
 // checkValue checks the JSON of a column's value.
 func (e *encoder) checkValue(column *plugins.Column, value []byte, i int) *fault.Error {
 	if nulls := column.NonFinite(i); nulls > 0 && e.nanFails {
-		return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", column.Name)
+		return fault.BadResult.New("kernel returned NaN or infinity in column %q", column.Name)
 	} else if nulls > 0 {
 		e.nulls += int64(nulls)
 	}
 	if !column.Trusted() && (!jsonline.Valid(value) || bytes.IndexByte(value, '\n') >= 0) {
-		return fault.New(fault.Record, "kernel returned invalid JSON in column %q", column.Name)
+		return fault.BadResult.New("kernel returned invalid JSON in column %q", column.Name)
 	}
 	if column.Name == record.ErrorMember && string(value) != "null" {
-		return fault.New(fault.Record, "%s", plugins.ReportedMessage(value))
+		return fault.BadResult.New("%s", plugins.ReportedMessage(value))
 	}
 	return nil
 }
 
 // rawValues takes a record's values of a column as they are.
 func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error {
-	r := e.rows
+	r := &e.rows
 	c, kind := r.layout.Columns[number], columns.Kind(column.Kind())
 	if kind.Bytes() == 0 { // the kernel encoded it
 		value := column.AppendValue(nil, i)
@@ -259,16 +249,16 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		}
 		raw, err := c.AppendJSON(nil, value)
 		if err != nil {
-			return fault.New(fault.Record, "column %q: %w", c.Name, err)
+			return fault.ColumnMismatch.New("column %q: %w", c.Name, err)
 		}
 		r.raw[number] = raw
 		return nil
 	}
 	if e.nanFails && column.NonFinite(i) > 0 {
-		return fault.New(fault.Record, "kernel returned NaN or infinity in column %q", column.Name)
+		return fault.BadResult.New("kernel returned NaN or infinity in column %q", column.Name)
 	}
 	if got := (columns.Column{Kind: kind, Width: column.Width, Dimensions: column.Shape()}); !c.Takes(got) {
-		return fault.New(fault.Record, "kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
+		return fault.ColumnMismatch.New("kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
 	}
 	if kind == c.Kind {
 		r.memory[number] = column.AppendRaw(r.memory[number][:0], i)
@@ -279,13 +269,23 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 	return nil
 }
 
-// prepareRows sorts the columns of results, once for all records of a batch.
-func (e *encoder) prepareRows(results *plugins.Results) {
-	r := e.rows
+// prepare sorts the columns of results, once for all results with the same names.
+func (e *encoder) prepare(results *plugins.Results) {
+	r := &e.rows
 	if r.results == results {
 		return
 	}
-	r.results, r.list = results, results.ColumnList()
+	list := results.ColumnList()
+	known := r.results != nil && slices.EqualFunc(r.list, list, func(a, b plugins.Column) bool { return a.Name == b.Name })
+	if r.results, r.list = results, list; !known {
+		e.sortColumns()
+	}
+	r.findDirect(e.nanFails)
+}
+
+// sortColumns decides for each of the kernel's columns where its values belong.
+func (e *encoder) sortColumns() {
+	r := &e.rows
 	r.rows, r.members = r.rows[:0], r.members[:0]
 	var names []string
 	for _, c := range r.list {
@@ -310,7 +310,6 @@ func (e *encoder) prepareRows(results *plugins.Results) {
 		r.noted = noted
 		e.seen.note(noted)
 	}
-	r.findDirect(e.nanFails)
 }
 
 // findDirect finds the columns of results that are nothing but columns of the layout, whose

@@ -5,8 +5,8 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -25,7 +25,9 @@ type encoders struct {
 	ready []encoded // of the current batch, in order; empty: encoded one by one
 	// places are those of the current batch.
 	places  *places
-	layouts *layouts // of a job that may have columns; nil in tests
+	layouts *layouts
+	batch   bool   // lines become those of a batch file
+	line    []byte // scratch for batchLine
 }
 
 // encoded holds the lines for a range of the records sent to the kernel.
@@ -38,10 +40,10 @@ type encoded struct {
 	refused map[int]*fault.Error
 }
 
-func newEncoders(options wire.Records, c chunk.Chunk, threads int, seen *columnNames) *encoders {
-	e := &encoders{all: make([]*encoder, min(max(threads, 1), maxEncoders))}
+func newEncoders(l *layouts, c chunk.Chunk, threads int, seen *columnNames) *encoders {
+	e := &encoders{layouts: l, batch: l.options.Batch, all: make([]*encoder, min(max(threads, 1), maxEncoders))}
 	for i := range e.all {
-		e.all[i] = newEncoder(options, c, seen)
+		e.all[i] = newEncoder(l.options, nil, c, seen)
 	}
 	return e
 }
@@ -49,8 +51,13 @@ func newEncoders(options wire.Records, c chunk.Chunk, threads int, seen *columnN
 // begin encodes the batch in parallel if it is large enough.
 func (e *encoders) begin(task *batchTask) error {
 	e.ready, e.places = e.ready[:0], &task.places
-	if err := e.useLayout(task); err != nil {
+	layout, err := e.layouts.of(task)
+	if err != nil {
 		return err
+	}
+	for _, one := range e.all {
+		one.rows.values = one.rows.values[:0]
+		one.rows.use(layout)
 	}
 	n := len(task.sent)
 	if len(e.all) == 1 || n == 0 || e.numbers(task) < parallelValues {
@@ -69,28 +76,7 @@ func (e *encoders) begin(task *batchTask) error {
 }
 
 // stores reports whether the job has columns.
-func (e *encoders) stores() bool { return e.layouts != nil && e.layouts.spec != nil }
-
-// useLayout prepares for the rows of a batch.
-func (e *encoders) useLayout(task *batchTask) error {
-	if !e.stores() {
-		return nil
-	}
-	layout, err := e.layouts.of(task)
-	if err != nil {
-		return err
-	}
-	for _, one := range e.all {
-		if one.rows == nil {
-			one.rows = new(rowEncoder)
-		}
-		one.rows.values = one.rows.values[:0]
-		if layout != nil {
-			one.rows.use(layout)
-		}
-	}
-	return nil
-}
+func (e *encoders) stores() bool { return e.layouts.spec != nil }
 
 // nulls returns how many numbers have become null.
 func (e *encoders) nulls() int64 {
@@ -117,17 +103,14 @@ func (e *encoders) numbers(t *batchTask) int {
 
 // storesColumn reports whether a column is stored in an array.
 func (e *encoders) storesColumn(name string) bool {
-	rows := e.all[0].rows
-	return rows != nil && rows.layout != nil && rows.layout.Table == nil && rows.layout.Find(name) >= 0
+	layout := e.all[0].rows.layout
+	return layout != nil && layout.Table == nil && layout.Find(name) >= 0
 }
 
 // encodeRange encodes count records from out.first on.
 func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	e.buffer = e.buffer[:0]
-	out.ends = make([]int, 0, count)
-	if e.rows != nil {
-		out.rowEnds = make([]int, 0, count)
-	}
+	out.ends, out.rowEnds = make([]int, 0, count), make([]int, 0, count)
 	for i := out.first; i < out.first+count; i++ {
 		if v := task.verdict(i); v.hasLines() {
 			from := source{record: task.records[i], i: i, places: &task.places}
@@ -142,14 +125,9 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 			}
 		}
 		out.ends = append(out.ends, len(e.buffer))
-		if e.rows != nil {
-			out.rowEnds = append(out.rowEnds, len(e.rows.values))
-		}
+		out.rowEnds = append(out.rowEnds, len(e.rows.values))
 	}
-	out.text = e.buffer
-	if e.rows != nil {
-		out.values = e.rows.values
-	}
+	out.text, out.values = e.buffer, e.rows.values
 }
 
 // hasLines reports whether the record has lines in the output that the kernel decides.
@@ -161,32 +139,38 @@ func (v verdict) hasLines() bool {
 	return verdict != plugins.Dropped && verdict != plugins.Failed
 }
 
-// encode returns the lines of the i-th record sent to the kernel. They are valid until the
-// next call.
-func (e *encoders) encode(record input.Record, i int, v verdict) ([]byte, *fault.Error) {
+// encode returns the lines of the i-th record sent to the kernel, and the values of their
+// columns. They are valid until the next call.
+func (e *encoders) encode(record input.Record, i int, v verdict) (lines, values []byte, refusal *fault.Error) {
 	if len(e.ready) == 0 {
-		return e.all[0].encode(source{record.Data, record.Line, i, e.places}, v.results, v.index)
+		one := e.all[0]
+		lines, refusal = one.encode(source{record.Data, record.Line, i, e.places}, v.results, v.index)
+		values = one.rows.values
+	} else {
+		out := &e.ready[i/len(e.ready[0].ends)]
+		refusal = out.refused[i]
+		lines, values = cut(out.text, out.ends, i-out.first), cut(out.values, out.rowEnds, i-out.first)
 	}
-	out := &e.ready[i/len(e.ready[0].ends)]
-	if refusal := out.refused[i]; refusal != nil {
-		return nil, refusal
+	if refusal == nil && e.batch {
+		lines, refusal = e.batchLine(record, lines)
 	}
-	at, start := i-out.first, 0
-	if at > 0 {
-		start = out.ends[at-1]
-	}
-	return out.text[start:out.ends[at]], nil
+	return lines, values, refusal
 }
 
-// values returns the values of the i-th record, which encode has returned the lines of.
-func (e *encoders) values(i int) []byte {
-	if len(e.ready) == 0 {
-		return e.all[0].rows.values
+// cut returns the i-th piece of data.
+func cut(data []byte, ends []int, i int) []byte {
+	if i == 0 {
+		return data[:ends[0]]
 	}
-	out := &e.ready[i/len(e.ready[0].ends)]
-	at, start := i-out.first, 0
-	if at > 0 {
-		start = out.rowEnds[at-1]
+	return data[ends[i-1]:ends[i]]
+}
+
+// batchLine returns the line of a batch file for a request from what the kernel made of it.
+func (e *encoders) batchLine(request input.Record, lines []byte) ([]byte, *fault.Error) {
+	line, err := record.AppendBatchResult(e.line[:0], request.Index, request.Data, lines)
+	if err != nil {
+		return nil, fault.Rejected.New("%w", err)
 	}
-	return out.values[start:out.rowEnds[at]]
+	e.line = line
+	return line, nil
 }

@@ -56,7 +56,7 @@ func TestEncodersAgree(t *testing.T) {
 			if err := task.results.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			several, one := newEncoders(wire.Records{}, chunk.Chunk{}, 4, nil), newEncoders(wire.Records{}, chunk.Chunk{}, 1, nil)
+			several, one := newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 4, nil), newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 1, nil)
 			several.begin(task)
 			one.begin(task)
 			if len(several.ready) == 0 || len(one.ready) > 0 {
@@ -66,8 +66,8 @@ func TestEncodersAgree(t *testing.T) {
 				if v := task.results.At(i).Verdict; v == plugins.Dropped || v == plugins.Failed {
 					continue
 				}
-				got, gotRefusal := several.encode(input.Record{Data: record}, i, task.verdict(i))
-				want, wantRefusal := one.encode(input.Record{Data: record}, i, task.verdict(i))
+				got, _, gotRefusal := several.encode(input.Record{Data: record}, i, task.verdict(i))
+				want, _, wantRefusal := one.encode(input.Record{Data: record}, i, task.verdict(i))
 				if string(got) != string(want) || (gotRefusal == nil) != (wantRefusal == nil) {
 					t.Fatalf("record %d: %q (%v) instead of %q (%v)", i, got, gotRefusal, want, wantRefusal)
 				}

@@ -166,11 +166,11 @@ func (f *fetching) begin(ctx context.Context, r input.Record, start func(context
 // fieldText returns the string that names a file.
 func fieldText(line []byte, span jsonline.Span, field string) (string, *fault.Error) {
 	if !span.Present() {
-		return "", fault.New(fault.Fetch, "the record has no member %q", field).Set("fetch")
+		return "", fault.NoMember.New("the record has no member %q", field).Set("fetch")
 	}
 	value := line[span.ValueStart:span.ValueEnd]
 	if value[0] != '"' {
-		return "", fault.New(fault.Fetch, "member %q is not a string", field)
+		return "", fault.NoMember.New("member %q is not a string", field)
 	}
 	return string(jsonline.AppendUnquoted(nil, value)), nil
 }
@@ -293,7 +293,7 @@ func (f *fetchFigures) waited(d time.Duration) {
 func (f *fetching) take(batch *input.Batch) ([]fetchRecord, error) {
 	n := len(batch.Records)
 	if n > len(f.ready) || f.ready[0].index != batch.Records[0].Index || f.ready[n-1].index != batch.Records[n-1].Index {
-		return nil, fault.New(fault.Storage, "input %s changed while it was being read", f.chunk.File)
+		return nil, fault.InputChanged.Of(fault.Storage, "input %s changed while it was being read", f.chunk.File)
 	}
 	taken := f.ready[:n:n]
 	f.ready = f.ready[n:]
@@ -303,7 +303,7 @@ func (f *fetching) take(batch *input.Batch) ([]fetchRecord, error) {
 // files returns the files of a record, or why it has none.
 func (f *fetching) files(ctx context.Context, r *fetchRecord, line []byte) ([][]byte, *fault.Error) {
 	if !r.fetch { // the line is not valid, but need not be
-		return nil, fault.New(fault.Fetch, "the record is not valid JSON: its files are not known")
+		return nil, fault.NotJSON.Of(fault.Fetch, "the record is not valid JSON: its files are not known")
 	}
 	files := make([][]byte, len(r.files))
 	for k := range r.files {
@@ -326,7 +326,7 @@ func (f *fetching) files(ctx context.Context, r *fetchRecord, line []byte) ([][]
 func (f *fetching) decode(ctx context.Context, one *fileOf, line []byte, k int) {
 	var info jsonline.Info
 	if err := f.wanted.Scan(line, &info); err != nil {
-		one.failure = fault.New(fault.Fetch, "not valid JSON: %w", err)
+		one.failure = fault.NotJSON.Of(fault.Fetch, "not valid JSON: %w", err)
 		return
 	}
 	value, failure := fieldText(line, info.Spans[k+1], f.members[k].Field)

@@ -104,7 +104,7 @@ func (h *kernelHost) ask(ctx context.Context) (plugins.Info, error) {
 func (h *kernelHost) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
-	err := h.process.Open(ctx, plugins.Device(h.setup.Device), h.named.Config)
+	err := h.process.Open(ctx, h.setup.Device, h.named.Config)
 	h.warm = false
 	return h.timedOut(err, "open")
 }
@@ -117,13 +117,13 @@ func (h *kernelHost) start(ctx context.Context) error {
 		Inline:       os.Getenv("GPURUN_INLINE") != "", // for comparison and for tests
 	}
 	if len(h.stuck) > 0 {
-		return fault.New(fault.Device, "%s; it may still use the device", h.stuck[0])
+		return fault.GPULost.New("%s; it may still use the device", h.stuck[0])
 	}
 	h.mu.Lock()
 	ended := h.ended
 	h.mu.Unlock()
 	if ended { // it died because the worker is exiting; another would be orphaned
-		return fault.New(fault.Canceled, "the worker is exiting")
+		return fault.Interrupted.New("the worker is exiting")
 	}
 	if !h.setup.DescribeOnly { // the plan reads them itself
 		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
@@ -166,7 +166,7 @@ func (h *kernelHost) setProcess(process *plugins.Process) {
 // timedOut turns an expired deadline into an error that names the kernel and the limit.
 func (h *kernelHost) timedOut(err error, what string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.New(fault.Timeout, "kernel %s did not %s within %s", h.setup.Kernel, what, h.setup.OpenTimeout).Set("open-timeout")
+		return fault.KernelTimeout.New("kernel %s did not %s within %s", h.setup.Kernel, what, h.setup.OpenTimeout).Set("open-timeout")
 	}
 	return err
 }
@@ -222,7 +222,7 @@ func restartFault(err error) error {
 	case fault.NoDevice, fault.Storage, fault.Canceled:
 		return err
 	}
-	return fault.New(fault.Worker, "cannot restart the kernel: %s", e.Message).WithDetail(e.Detail)
+	return fault.KernelCrashed.Of(fault.Worker, "cannot restart the kernel: %s", e.Message).WithDetail(e.Detail)
 }
 
 // good records a batch that the kernel has computed.
@@ -257,7 +257,7 @@ func (h *kernelHost) tooLong(limit time.Duration) error {
 	if h.limits.timeout > 0 {
 		message = fmt.Sprintf("the kernel did not respond within %s", h.limits.timeout)
 	}
-	return fault.New(fault.Timeout, "%s", message).Set("timeout").
+	return fault.KernelTimeout.New("%s", message).Set("timeout").
 		WithDetail(fmt.Sprintf("gpurun waited %s for this batch", limit))
 }
 
@@ -326,4 +326,15 @@ func (h *kernelHost) end() {
 	if h.live != nil {
 		h.live.KillGroup()
 	}
+}
+
+// expired returns the failure of a record that reached its limit. As in tooLong, the message
+// must not vary between runs.
+func (h *kernelHost) expired(limit time.Duration) *fault.Error {
+	message := "the kernel did not answer in time"
+	if h.limits.timeout > 0 {
+		message = fmt.Sprintf("the kernel did not answer within %s", h.limits.timeout)
+	}
+	return fault.KernelTimeout.New("%s", message).Set("timeout").
+		WithDetail(fmt.Sprintf("gpurun waited %s for this record", limit))
 }

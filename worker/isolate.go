@@ -250,7 +250,7 @@ func (s *search) reportBlameless() error {
 // outOfMemory returns the failure of a record that does not fit in memory. The framework's
 // message becomes the detail because its figures differ from run to run.
 func outOfMemory(message string, failure *fault.Error) *fault.Error {
-	return fault.New(fault.OOM, "%s", message).
+	return fault.OutOfMemory.New("%s", message).
 		WithDetail(strings.TrimSpace(failure.Message + "\n" + failure.Detail)).InStep(failure.Step)
 }
 
@@ -342,7 +342,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 		r.isolated(s.task, lo, results)
 	case err == nil:
 		host.good(took, of)
-		r.worker.keepControl(s.task, lo)
+		r.worker.proof.keep(s.task, lo)
 	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
 		err = host.tooLong(limit)
 	default:

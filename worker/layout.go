@@ -24,8 +24,15 @@ type layouts struct {
 }
 
 func newLayouts(setup wire.Setup, send func(wire.Message)) *layouts {
-	return &layouts{spec: setup.Records.Columns, options: setup.Records, layout: setup.Layout, send: send, answers: make(chan columns.Layout, 1)}
+	l := &layouts{spec: setup.Records.Columns, options: setup.Records, layout: setup.Layout, send: send, answers: make(chan columns.Layout, 1)}
+	if l.spec == nil {
+		l.layout = linesOnly
+	}
+	return l
 }
+
+// linesOnly is the layout of a job without columns.
+var linesOnly = new(columns.Layout)
 
 // answer takes the orchestrator's answer.
 func (l *layouts) answer(layout columns.Layout) {
@@ -95,7 +102,7 @@ func arrayColumn(a columns.ArraySpec, record []byte, v verdict) (c columns.Colum
 			names = append(names, list[k].Name)
 		}
 		if c, found = memberColumn(a, record); !found {
-			return c, false, fault.New(fault.Usage, "the kernel returns no column %q for an array; its columns are %s", a.Name, describe(names))
+			return c, false, fault.BadArray.New("the kernel returns no column %q for an array; its columns are %s", a.Name, describe(names))
 		}
 		return c, true, nil
 	case plugins.Lines:
@@ -111,7 +118,7 @@ func kernelColumn(a columns.ArraySpec, column *plugins.Column, i int) (c columns
 	c = columns.Column{Name: a.Name, Kind: columns.Kind(column.Kind()), Width: column.Width, Dimensions: column.Shape()}
 	switch {
 	case column.Kind() == plugins.KindString:
-		return c, false, fault.New(fault.Usage, "the kernel returns column %q as strings, which a NumPy array of numbers cannot hold", a.Name)
+		return c, false, fault.BadArray.New("the kernel returns column %q as strings, which a NumPy array of numbers cannot hold", a.Name)
 	case c.Kind.Bytes() == 0:
 		value := column.AppendValue(nil, i)
 		if !jsonline.Valid(value) {
@@ -122,7 +129,7 @@ func kernelColumn(a columns.ArraySpec, column *plugins.Column, i int) (c columns
 		}
 	}
 	if a.Half && !c.Kind.IsFloat() {
-		return c, false, fault.New(fault.Usage, "the kernel returns column %q as %s, which an array of float16 cannot hold", a.Name, c.Shape())
+		return c, false, fault.BadArray.New("the kernel returns column %q as %s, which an array of float16 cannot hold", a.Name, c.Shape())
 	}
 	return a.Store(c), true, nil
 }

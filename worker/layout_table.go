@@ -5,7 +5,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
@@ -15,10 +15,8 @@ import (
 // columns of numbers as they are, everything else from the lines.
 func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool, err error) {
 	typed := l.spec.Table.Typed(kernelColumns(task))
-	e := newEncoder(l.options, chunk.Chunk{}, nil)
-	e.rows = new(rowEncoder)
 	undecided := &columns.Layout{Columns: typed, Nulls: true}
-	e.rows.use(undecided)
+	e := newEncoder(l.options, undecided, chunk.Chunk{}, nil)
 	var sample parquet.Sample
 	own, order := ownColumns(task)
 	for i := range task.sent {
@@ -41,7 +39,7 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 	}
 	layout, err := l.spec.Table.Layout(typed, sample, own, order)
 	if err != nil {
-		return nil, false, fault.New(fault.Usage, "%w", err)
+		return nil, false, fault.BadColumn.New("%w", err)
 	}
 	return &layout, true, nil
 }

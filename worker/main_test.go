@@ -123,6 +123,7 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), stops: newStops(), host: &kernelHost{
 		setup: setup, builtins: []string{kernel}, log: log, limits: newLimits(setup),
 	}}
+	w.layouts = newLayouts(setup, nil)
 	w.sizes.want = batchSize
 	t.Cleanup(func() { _ = w.host.close() })
 	if _, err := w.host.describe(t.Context()); err != nil {
@@ -142,16 +143,15 @@ func assign(t *testing.T, lines string) wire.Assign {
 	if err := os.WriteFile(path, []byte(lines), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	source, err := input.Open(t.Context(), path, input.CutOptions{Chunks: 1, BatchSize: 1})
+	count, err := input.CountFile(t.Context(), path, input.Limits{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
-	c, err := source.Next(t.Context())
+	cut, err := count.Cut(1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return wire.Assign{Chunk: c, Part: filepath.Join(dir, "part")}
+	return wire.Assign{Chunk: cut.Chunks[0], Part: filepath.Join(dir, "part")}
 }
 
 // compute begins a chunk and finishes it.

@@ -84,7 +84,7 @@ func (b *batchReader) notePlaces(p *places, info *jsonline.Info, spans []jsonlin
 	from := len(spans)
 	spans = append(spans, info.Spans[b.fixed():]...)
 	p.infos = append(p.infos, jsonline.Info{
-		Object: info.Object, Close: info.Close, Empty: info.Empty, Spans: spans[from:len(spans):len(spans)],
+		Object: info.Object, Close: info.Close, Members: info.Members, Spans: spans[from:len(spans):len(spans)],
 	})
 	return spans
 }

@@ -60,10 +60,10 @@ func TestPlacesAgree(t *testing.T) {
 }
 
 func encodedLines(task *batchTask, seen *columnNames) (lines []string) {
-	e := newEncoders(wire.Records{}, chunk.Chunk{}, 1, seen)
+	e := newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 1, seen)
 	e.begin(task)
 	for i, record := range task.records {
-		line, refusal := e.encode(input.Record{Data: record}, i, task.verdict(i))
+		line, _, refusal := e.encode(input.Record{Data: record}, i, task.verdict(i))
 		if refusal != nil {
 			line = []byte("refused: " + refusal.Message)
 		}

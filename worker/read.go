@@ -252,13 +252,13 @@ func (b *batchReader) fetchedFor(ctx context.Context, batch *input.Batch) ([]fet
 
 func (b *batchReader) refuse(line input.Record, info *jsonline.Info) *fault.Error {
 	if line.TooLong {
-		return fault.New(fault.Record, "the line has %d bytes, more than max-record-bytes %d", len(line.Data), b.options.MaxBytes)
+		return fault.LineTooLong.New("the line has %d bytes, more than max-record-bytes %d", len(line.Data), b.options.MaxBytes)
 	}
 	if b.trusts(line.Data) {
 		return nil
 	}
 	if err := b.check.Scan(line.Data, info); err != nil {
-		return fault.New(fault.Record, "not valid JSON: %w", err)
+		return fault.NotJSON.New("not valid JSON: %w", err)
 	}
 	if !info.Object || !isMark(line.Data, info.Spans[0]) {
 		return nil
@@ -269,7 +269,7 @@ func (b *batchReader) refuse(line input.Record, info *jsonline.Info) *fault.Erro
 	if b.options.Reprocess {
 		return nil
 	}
-	return fault.New(fault.Upstream, "the record already has an _error in the input")
+	return fault.EarlierError.New("the record already has an _error in the input")
 }
 
 // isMark reports whether a member marks the record as failed. A null does not.

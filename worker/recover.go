@@ -88,23 +88,13 @@ func (c *computing) await(task *batchTask) error {
 	err := task.results.Wait(ctx)
 	if ctx.Err() != nil && c.ctx.Err() == nil && fault.As(err) == nil {
 		c.worker.host.kill()
-		return fault.New(fault.Crash, "kernel did not respond")
+		return fault.KernelTimeout.Of(fault.Crash, "kernel did not respond")
 	}
 	return err
 }
 
-// reopen starts the kernel for the current batch. If it returns false, there is no kernel;
-// the error is nil if the batch was abandoned.
-func (c *computing) reopen(run *chunkRun) (open bool, err error) {
-	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
-	defer cancel()
-	run.stats.Restarts++
-	if _, err = c.worker.host.alive(ctx); err != nil && closed(c.worker.stops.overdue) {
-		c.abandon()
-		return false, nil
-	}
-	return err == nil, err
-}
+// errOverdue: the job is stopping, and its drain timeout has expired.
+var errOverdue = errors.New("the drain timeout has expired")
 
 // abandon ends the chunk before the batches in flight: the job is stopping and their drain
 // timeout has expired. The next run computes them.

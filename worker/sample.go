@@ -76,7 +76,7 @@ func (s *search) prove() error {
 
 // tryProven computes a record again that an earlier worker computed.
 func (s *search) tryProven() error {
-	task, done, err := s.run.worker.readProven()
+	task, done, err := s.readProven()
 	if err != nil {
 		return err
 	}
@@ -87,6 +87,20 @@ func (s *search) tryProven() error {
 	again := search{run: s.run, task: task, isControl: true}
 	_, err = again.try(0, 1)
 	return err
+}
+
+// readProven reads a record that an earlier worker computed. The caller must call done when
+// it no longer needs the record.
+func (s *search) readProven() (task *batchTask, done func(), err error) {
+	reader, err := s.run.worker.openReader(*s.run.worker.setup.Proven)
+	if err != nil {
+		return nil, nil, err
+	}
+	if task, err = reader.one(); err != nil {
+		reader.close()
+		return nil, nil, err
+	}
+	return task, reader.close, nil
 }
 
 // reportSearch reports, once in the worker's life, that a search has begun that may take long.

@@ -11,22 +11,13 @@ import (
 // trimTimeout limits how long a kernel may take to free memory.
 const trimTimeout = 30 * time.Second
 
-// askTrim records that the orchestrator wants memory freed. Requests that arrive before the
-// kernel has done so are merged into one.
-func (w *Worker) askTrim() {
-	select {
-	case w.trims <- struct{}{}:
-	default:
-	}
-}
-
 // trim makes the kernel free memory and sends the response. No batch may be in flight.
 func (w *Worker) trim(ctx context.Context) {
 	answer := &wire.Trimmed{}
 	ctx, cancel := w.stops.untilOverdue(ctx)
 	defer cancel()
 	if err := w.host.trim(ctx); err != nil {
-		answer.Fault = fault.As(fault.Wrap(fault.Batch, err))
+		answer.Fault = fault.As(fault.KernelException.Wrap(err))
 	}
 	w.send(wire.Message{Trimmed: answer})
 }
@@ -34,7 +25,7 @@ func (w *Worker) trim(ctx context.Context) {
 // trim makes the kernel free cached memory.
 func (h *kernelHost) trim(ctx context.Context) error {
 	if h.process == nil || !h.info.CanTrim {
-		return fault.New(fault.Incompatible, "kernel %s cannot free cached memory", h.setup.Kernel)
+		return fault.KernelContract.Of(fault.Incompatible, "kernel %s cannot free cached memory", h.setup.Kernel)
 	}
 	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
 	defer cancel()

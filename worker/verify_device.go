@@ -63,7 +63,7 @@ func (s *search) verifyDevice(failure *fault.Error) (*fault.Error, error) {
 // tryControl computes a good record again: in the current process, and if that fails, in a
 // fresh one.
 func (s *search) tryControl() (control, error) {
-	task := s.run.worker.controlRecord()
+	task := s.control()
 	if task == nil {
 		return controlUnknown, nil
 	}

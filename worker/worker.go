@@ -170,7 +170,10 @@ func (w *Worker) take(message wire.Message) {
 	case message.Layout != nil:
 		w.layouts.answer(message.Layout.Layout)
 	case message.Trim != nil:
-		w.askTrim()
+		select {
+		case w.trims <- struct{}{}:
+		default: // requests that arrive before the kernel has freed memory are merged into one
+		}
 	case message.End != nil:
 		close(w.assigned)
 	}
@@ -225,11 +228,11 @@ func (w *Worker) serve(ctx context.Context) {
 	if w.setup.DescribeOnly {
 		crash.Point("worker-describe")
 		_ = w.host.close() // it is logged
-		w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Files: w.host.named.Files, Data: w.host.named.Data, Interpreter: w.host.interpreter()}})
+		w.send(wire.Message{Ready: &wire.Ready{Info: info, Files: w.host.named.Files, Data: w.host.named.Data, Interpreter: w.host.interpreter()}})
 		return
 	}
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
-	w.send(wire.Message{Ready: &wire.Ready{Info: wire.Info(info), Sources: w.host.takeSources()}})
+	w.send(wire.Message{Ready: &wire.Ready{Info: info, Sources: w.host.takeSources()}})
 	if info.Concurrency > 0 {
 		w.serveRecords(ctx)
 		return
@@ -250,10 +253,16 @@ func (w *Worker) serve(ctx context.Context) {
 			w.fail(err)
 			return
 		}
-		done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
-		crash.Point("worker-part-closed")
-		w.send(wire.Message{Done: &done})
+		w.report(done)
 	}
+}
+
+// report sends the outcome of a chunk, or of its beginning.
+func (w *Worker) report(done wire.Done) {
+	done.Computed = w.computed.Load()
+	done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
+	crash.Point("worker-part-closed")
+	w.send(wire.Message{Done: &done})
 }
 
 // nextRun returns the chunk that was begun during the last one, or else the next assigned
@@ -300,7 +309,7 @@ func (w *Worker) fail(err error) {
 		if errors.Is(err, context.Canceled) {
 			kind = fault.Canceled
 		}
-		e = fault.New(kind, "%w", err)
+		e = fault.KernelException.Of(kind, "%w", err)
 	}
 	w.log.Error("worker failed", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
 	w.send(wire.Message{Failed: &wire.Failed{Fault: e, Sources: w.host.takeSources()}})

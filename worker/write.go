@@ -8,7 +8,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -32,11 +31,9 @@ type partWriter struct {
 	once     sync.Once
 	failure  error
 	progress progress
-	// verbatim: a record that the kernel leaves unchanged is copied byte for byte.
-	verbatim bool
-	// stores: the same for one whose results are stored as values.
-	stores bool
-	line   []byte       // scratch for batchLine
+	// copies: records whose lines stay as they are, are written in runs, byte for byte.
+	copies bool
+	same   int          // records of the current batch up to here are unchanged
 	first  *judge.First // not reported yet
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
@@ -45,23 +42,19 @@ type partWriter struct {
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *partWriter {
-	asIs := len(w.setup.Records.Keep) == 0 && w.setup.Records.SourceField == "" && !w.setup.Records.Framed && !w.setup.Records.Reprocess && !w.setup.Records.Batch
+	records := w.setup.Records
 	p := &partWriter{
 		worker: w, id: assign.ID, release: release,
 		part: commit.NewPart(commit.PartOptions{
-			Path: assign.Part, Chunk: assign.Chunk,
-			ErrorsApart: w.setup.Records.ErrorsApart, Framed: w.setup.Records.Framed, FrameFailures: w.setup.Records.FrameFailures, Batch: w.setup.Records.Batch,
-			Rows: w.setup.Records.Columns != nil, Table: w.setup.Records.Columns.IsTable(),
-			Step: w.setup.Records.Step, Device: w.setup.Device.Name,
+			Path: assign.Part, Chunk: assign.Chunk, Store: records.Store, ErrorsApart: records.ErrorsApart, Rows: records.Columns != nil,
+			Step: records.Step, Device: w.setup.Device.Name,
 		}),
-		verbatim: asIs && w.setup.Records.Columns == nil, stores: asIs && w.setup.Records.Columns != nil,
-		tasks: make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
+		copies: records.Store.Copies() && len(records.Keep) == 0 && records.SourceField == "" && !records.Reprocess,
+		tasks:  make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
-		lines := newEncoders(w.setup.Records, assign.Chunk, w.setup.Device.Threads, &w.columns)
-		lines.layouts = w.layouts
-		p.idle <- lines
+		p.idle <- newEncoders(w.layouts, assign.Chunk, w.setup.Device.Threads, &w.columns)
 	}
 	go p.encode()
 	go p.run()
@@ -210,45 +203,64 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, erro
 
 func (p *partWriter) write(task *batchTask, lines *encoders) error {
 	p.kernelNulls += task.nulls()
+	p.same = 0
 	next := 0 // in task.sent
-	same := 0 // records up to here are unchanged
 	for i := 0; i < task.ready; {
-		if i >= same && p.verbatim {
-			same = task.unchanged(i, next)
+		refusal := task.refusal(i)
+		outcome := commit.Outcome{Record: task.batch.Records[i], Fault: refusal}
+		if refusal == nil {
+			outcome = p.outcome(task, lines, i, next)
 		}
-		if i < same {
-			if text, n := task.batch.Lines(i, same); n > 0 {
-				if err := p.part.SucceedUnchanged(text, n); err != nil {
-					return err
-				}
-				i, next = i+n, next+n
-				continue
-			}
-		}
-		if n, err := p.store(task, lines, i, next); n > 0 || err != nil {
-			if err != nil {
-				return err
-			}
-			i, next = i+n, next+n
-			continue
-		}
-		record := task.batch.Records[i]
-		var err error
-		if refusal := task.refusal(i); refusal != nil {
-			err = p.fail(record, refusal)
-		} else {
-			var failure *fault.Error
-			if failure, err = p.settle(record, next, task.verdict(next), lines); failure != nil {
-				p.suspects.wrote(p, task.batch, i, failure)
-			}
-			next++
-		}
-		if err != nil {
+		if err := p.part.Write(outcome); err != nil {
 			return err
 		}
-		i++
+		n := max(outcome.Run, 1)
+		if refusal == nil {
+			next += n
+			if outcome.Fault != nil {
+				p.suspects.wrote(p, task.batch, i, outcome.Fault)
+			}
+		}
+		i += n
 	}
 	return nil
+}
+
+// outcome returns what the kernel made of record i, which is sent[next], or of a run of records
+// that begins with it.
+func (p *partWriter) outcome(task *batchTask, lines *encoders, i, next int) commit.Outcome {
+	if p.copies {
+		if run := p.copied(task, lines, i, next); run.Run > 0 {
+			return run
+		}
+	}
+	o, v := commit.Outcome{Record: task.batch.Records[i]}, task.verdict(next)
+	if o.Fault = v.fault; o.Fault != nil {
+		return o
+	}
+	switch result := v.results.At(v.index); result.Verdict {
+	case plugins.Dropped:
+		o.Dropped = true
+	case plugins.Failed:
+		o.Fault = rejected(result)
+	default:
+		o.Lines, o.Values, o.Fault = lines.encode(o.Record, next, v)
+	}
+	return o
+}
+
+// copied returns the run of records from i on whose lines stay as they are.
+func (p *partWriter) copied(task *batchTask, lines *encoders, i, next int) (o commit.Outcome) {
+	if lines.stores() {
+		return storedRun(task, lines, i, next)
+	}
+	if i >= p.same {
+		p.same = task.unchanged(i, next)
+	}
+	if i < p.same {
+		o.Lines, o.Run = task.batch.Lines(i, p.same)
+	}
+	return o
 }
 
 // nulls returns how many numbers became null in the kernel, in one call or in all calls of
@@ -278,56 +290,11 @@ func (t *batchTask) unchanged(i, next int) int {
 	return i
 }
 
-// settle writes the outcome of record i of those sent to the kernel, and returns why it
-// failed, if it did.
-func (p *partWriter) settle(record input.Record, i int, v verdict, encoder *encoders) (*fault.Error, error) {
-	if v.fault != nil {
-		return v.fault, p.fail(record, v.fault)
-	}
-	result := v.results.At(v.index)
-	switch result.Verdict {
-	case plugins.Dropped:
-		return nil, p.part.Drop()
-	case plugins.Failed:
-		failure := rejected(result)
-		return failure, p.fail(record, failure)
-	}
-	lines, refusal := encoder.encode(record, i, v)
-	if refusal == nil && p.worker.setup.Records.Batch {
-		lines, refusal = p.batchLine(record, lines)
-	}
-	if refusal != nil {
-		return refusal, p.fail(record, refusal)
-	}
-	if encoder.stores() {
-		return nil, p.part.SucceedRows(lines, encoder.values(i))
-	}
-	return nil, p.part.Succeed(lines)
-}
-
-// batchLine returns the line of a batch file for a request from what the kernel made of it.
-// It is valid until the next call.
-func (p *partWriter) batchLine(request input.Record, lines []byte) ([]byte, *fault.Error) {
-	line, err := record.AppendBatchResult(p.line[:0], request.Index, request.Data, lines)
-	if err != nil {
-		return nil, fault.New(fault.Record, "%w", err)
-	}
-	p.line = line
-	return line, nil
-}
-
-func (p *partWriter) fail(record input.Record, e *fault.Error) error {
-	if e.Kind == fault.Upstream {
-		return p.part.Pass(record)
-	}
-	return p.part.Fail(record, e)
-}
-
 // rejected returns the failure of a record that the kernel rejected or isolated.
 func rejected(result plugins.Result) *fault.Error {
 	if raised := fault.As(result.Raised); raised != nil {
 		return raised
 	}
-	e := fault.Error{Kind: fault.Record, Message: result.Message, Step: result.Step}
+	e := fault.Error{Kind: fault.Record, Code: fault.Rejected, Message: result.Message, Step: result.Step}
 	return e.Bounded()
 }

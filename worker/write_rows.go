@@ -1,21 +1,20 @@
 package worker
 
-import "github.com/gpurun/gpurun/plugins"
+import (
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/plugins"
+)
 
-// store writes the records from i on whose lines stay as they are and whose results are
-// stored as values: a run of them at a time, as it is in memory. Record i is sent[next]. n is
-// their number, 0 if record i is not one of them.
-func (p *partWriter) store(task *batchTask, lines *encoders, i, next int) (n int, err error) {
-	if !p.stores || len(lines.ready) > 0 || task.refusal(i) != nil {
-		return 0, nil
-	}
+// storedRun returns the run of records from i on whose lines stay as they are and whose results
+// are stored as values, as it is in memory. Record i is sent[next].
+func storedRun(task *batchTask, lines *encoders, i, next int) (o commit.Outcome) {
 	e, first := lines.all[0], task.verdict(next)
-	if first.results == nil || e.rows == nil || e.rows.layout == nil {
-		return 0, nil
+	if len(lines.ready) > 0 || first.results == nil || e.rows.layout == nil {
+		return o
 	}
-	e.prepareRows(first.results)
+	e.prepare(first.results)
 	if e.rows.direct == nil {
-		return 0, nil
+		return o
 	}
 	end := i
 	for ; end < task.ready && task.refusal(end) == nil; end++ {
@@ -28,9 +27,8 @@ func (p *partWriter) store(task *batchTask, lines *encoders, i, next int) (n int
 			break
 		}
 	}
-	text, n := task.batch.Lines(i, end)
-	if n == 0 {
-		return 0, nil
+	if o.Lines, o.Run = task.batch.Lines(i, end); o.Run > 0 {
+		o.Values = e.rows.stored(first.index, o.Run)
 	}
-	return n, p.part.SucceedStored(text, n, e.rows.stored(first.index, n))
+	return o
 }

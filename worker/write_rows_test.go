@@ -128,7 +128,7 @@ func writeStored(t *testing.T, assigned wire.Assign, records wire.Records, layou
 		t.Fatal(err)
 	}
 	out := w.startWriting(assigned, reader.recycle)
-	out.stores = out.stores && stores
+	out.copies = out.copies && stores
 	for batch := range reader.batches {
 		if batch.err != nil {
 			t.Fatal(batch.err)

@@ -65,7 +65,7 @@ func TestWriteUnchanged(t *testing.T) {
 		{name: "other lines", input: many(a+"\n", b+"\n", `"line"`+"\n", b+"\n")},
 		{name: "isolated", input: many(a+"\n", b+"\n", `"fail"`+"\n", "no\n", b+"\n"), isolated: true},
 		{name: "keep", input: many(a+"\n", b+"\n"), records: wire.Records{Keep: []string{"text"}}},
-		{name: "framed", input: many(a+"\n", b+"\n", `"fail"`+"\n", b+"\n"), records: wire.Records{Framed: true}},
+		{name: "framed", input: many(a+"\n", b+"\n", `"fail"`+"\n", b+"\n"), records: wire.Records{Store: chunk.StoreFrames}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -99,13 +99,14 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 		io.Writer
 	}{bytes.NewReader(nil), io.Discard}
 	w := &Worker{conn: wire.NewConn(silent), setup: wire.Setup{Records: records}, host: &kernelHost{}}
+	w.layouts = newLayouts(w.setup, nil)
 	w.sizes.want = records.BatchSize
 	reader, err := w.startReading(t.Context(), assigned)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := w.startWriting(assigned, reader.recycle)
-	out.verbatim = out.verbatim && verbatim
+	out.copies = out.copies && verbatim
 	for batch := range reader.batches {
 		if batch.err != nil {
 			t.Fatal(batch.err)

@@ -2,7 +2,7 @@
 // docs/scale.md: how the number of shards, the interval of checkpoints, the number of
 // chunks and failures of nodes affect how much of the GPUs' time becomes output.
 //
-//	go run ./bench/scale
+//	go run ./scale
 package main
 
 import (

@@ -3,7 +3,6 @@ package amend
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,8 +16,8 @@ import (
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -72,8 +71,8 @@ func newFinishedJob(t *testing.T, format string, failed ...int) *finishedJob {
 	manifest := must(commit.ReadManifest(j.Output))
 	j.Retried = Retried{
 		Output: j.Output, Failures: filepath.Join(work, commit.FailuresFile), Parts: manifest.Parts, Format: j.format,
-		Failed: filepath.Join(work, "failed"), Again: filepath.Join(work, "again.out"), AgainFailures: filepath.Join(work, "again.failures"),
-		Layout: &j.layout, Arrays: j.arrays, ArraySums: out.ArraySums(), Groups: filepath.Join(work, commit.GroupsFile), Dir: work, Step: "again",
+		Failed: filepath.Join(work, "failed"), Again: filepath.Join(work, "again.out"),
+		Layout: &j.layout, Arrays: j.arrays, ArraySums: out.ArraySums(), Dir: filepath.Join(work, "next"), Store: commit.StoreOf(j.format),
 	}
 	if j.format.Table {
 		j.Errors, j.KeptApart = filepath.Join(work, commit.KeptFile), true
@@ -82,8 +81,12 @@ func newFinishedJob(t *testing.T, format string, failed ...int) *finishedJob {
 }
 
 func (j *finishedJob) part(path string, first int, framed bool) *commit.Part {
+	store := commit.StoreOf(j.format)
+	if framed {
+		store = chunk.StoreFrames
+	}
 	return commit.NewPart(commit.PartOptions{
-		Path: path, Chunk: chunk.Chunk{File: "in", First: int64(first), Line: int64(first) + 1}, Framed: framed, Rows: true, Table: j.format.Table, Step: "k",
+		Path: path, Chunk: chunk.Chunk{File: "in", First: int64(first), Line: int64(first) + 1}, Store: store, Rows: true, Step: "k",
 	})
 }
 
@@ -93,12 +96,12 @@ func (j *finishedJob) compute(part *commit.Part, id int, failed []int) {
 	r := input.Record{Data: fmt.Appendf(nil, `{"id":%d}`, id), Index: int64(id), Line: int64(id) + 1}
 	if id == 9 {
 		r.Data = []byte(`{"id":9,"_error":{"kind":"before"}}`)
-		chunktest.Must(j.t, part.Pass(r))
+		chunktest.Must(j.t, part.Write(commit.Outcome{Record: r, Fault: fault.New(fault.Upstream, "")}))
 		return
 	}
 	for _, bad := range failed {
 		if bad == id {
-			chunktest.Must(j.t, part.Fail(r, fault.New(fault.Record, "no")))
+			chunktest.Must(j.t, part.Write(commit.Outcome{Record: r, Fault: fault.New(fault.Record, "no")}))
 			return
 		}
 	}
@@ -106,7 +109,12 @@ func (j *finishedJob) compute(part *commit.Part, id int, failed []int) {
 	for k := range 2 {
 		values, _ = binary.Append(values, binary.LittleEndian, float32(id)+float32(k)/4)
 	}
-	chunktest.Must(j.t, part.SucceedRows(append(r.Data, '\n'), values))
+	o := commit.Outcome{Lines: append(r.Data, '\n'), Values: values}
+	if j.layout.Table != nil {
+		o.Lines = must(j.layout.Table.Rows().Append(nil, r.Data, [][]byte{values}))
+		o.Values = columns.AppendEntry(nil, int64(len(o.Lines)), true)
+	}
+	chunktest.Must(j.t, part.Write(o))
 }
 
 // again computes the failed records again; those with the given numbers, counted among them,
@@ -123,7 +131,7 @@ func (j *finishedJob) again(ids []int, failed ...int) {
 		bad := []int{}
 		for _, again := range failed {
 			if again == n {
-				chunktest.Must(j.t, part.Fail(input.Record{Data: fmt.Appendf(nil, `{"id":%d}`, id), Index: int64(n), Line: int64(n) + 1}, fault.New(fault.Record, "again")))
+				chunktest.Must(j.t, part.Write(commit.Outcome{Record: input.Record{Data: fmt.Appendf(nil, `{"id":%d}`, id), Index: int64(n), Line: int64(n) + 1}, Fault: fault.New(fault.Record, "again")}))
 				bad = append(bad, id)
 			}
 		}
@@ -132,9 +140,6 @@ func (j *finishedJob) again(ids []int, failed ...int) {
 		}
 	}
 	_ = must(part.Close(chunk.Chunk{}))
-	if _, err := os.Stat(j.AgainFailures); errors.Is(err, os.ErrNotExist) {
-		chunktest.Must(j.t, os.WriteFile(j.AgainFailures, nil, 0o666))
-	}
 }
 
 // files returns the bytes of the results by name: the old ones, or the new ones.
@@ -142,7 +147,7 @@ func (j *finishedJob) files(next bool) map[string]string {
 	all := make(map[string]string)
 	dir := j.Output
 	if next {
-		dir = filepath.Join(j.Dir, NextFiles[chunk.Results])
+		dir = filepath.Join(j.Dir, commit.Temporary[chunk.Results])
 	}
 	for _, p := range j.Parts {
 		all[p.Name] = j.read(filepath.Join(dir, p.Name))
@@ -150,7 +155,7 @@ func (j *finishedJob) files(next bool) map[string]string {
 	for i, a := range j.arrays {
 		path := a.Path
 		if next {
-			path = filepath.Join(j.Dir, NextArray(i))
+			path = filepath.Join(j.Dir, commit.TemporaryArray(i))
 		}
 		all[filepath.Base(a.Path)] = j.read(path)
 	}
@@ -184,7 +189,7 @@ func TestMerge(t *testing.T) {
 					t.Errorf("part %d: %+v", i, p)
 				}
 				old := must(os.Stat(filepath.Join(j.Output, p.Name)))
-				new := must(os.Stat(filepath.Join(j.Dir, NextFiles[chunk.Results], p.Name)))
+				new := must(os.Stat(filepath.Join(j.Dir, commit.Temporary[chunk.Results], p.Name)))
 				changed := i == 0 || i == 2 || len(j.arrays) > 0 // lines beside arrays are counted
 				if os.SameFile(old, new) == changed {
 					t.Errorf("part %d: written again: %v", i, !changed)
@@ -201,7 +206,7 @@ func TestMergeFailsAgain(t *testing.T) {
 			j := newFinishedJob(t, format, 2, 3)
 			j.again([]int{2, 3}, 1)
 			merged := must(j.Merge())
-			failures := j.read(filepath.Join(j.Dir, NextFiles[chunk.Failures]))
+			failures := j.read(filepath.Join(j.Dir, commit.Temporary[chunk.Failures]))
 			if merged.Tally.Failed != 2 || strings.Count(failures, "\n") != 2 || !strings.Contains(failures, `"record":3,"line":4`) || !strings.Contains(failures, `"message":"again"`) {
 				t.Errorf("%v\n%s", merged.Tally.Counts, failures)
 			}
@@ -252,7 +257,8 @@ func TestMergeDamaged(t *testing.T) {
 			},
 			"an array": func(j *finishedJob) (string, error) {
 				if len(j.arrays) == 0 {
-					return j.Groups, flip(j.Groups, middle)
+					path := filepath.Join(j.Output, j.Parts[1].Name) // its footer
+					return path, flip(path, func(size int) int { return size - 20 })
 				}
 				return j.arrays[0].Path, flip(j.arrays[0].Path, middle)
 			},

@@ -2,10 +2,10 @@ package amend
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -30,7 +30,7 @@ var (
 func (r Retried) CopyFailed(path string) (count int64, err error) {
 	file, err := files.Create(path, files.PrivateMode)
 	if err != nil {
-		return 0, fault.New(fault.Storage, "create retry input: %w", err)
+		return 0, fault.JobFiles.New("create retry input: %w", err)
 	}
 	defer file.Close()
 	kept, err := r.openKept()
@@ -84,160 +84,89 @@ func retryInput(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fault.New(fault.Storage, "create retry input: %w", err)
+	return fault.JobFiles.New("create retry input: %w", err)
 }
 
 // keptLines are the lines of failed records where a job keeps them: in its results or in a
-// separate file. They are mapped, because a record may have failed for being too long to
-// read.
+// separate file.
 type keptLines struct {
 	paths  []string // of the results or the separate file
-	sizes  []int64  // of the parts, if any
+	ends   []int64  // where the parts end in the results, if there are any
 	number int      // of the current file
-	start  int64    // offset of the current file in the results
-	file   *os.File
-	mapped files.Mapping
-
-	apart *bufio.Reader // the separate file, read up to at
-	at    int64
-
-	format  encode.Format
-	decoded *decodedFile // the current file, if it is encoded
+	format encode.Format
+	apart  bool
+	lines  *oldLines
 }
 
 func (r Retried) openKept() (*keptLines, error) {
-	k := &keptLines{paths: []string{r.Output}, format: r.Format}
+	k := &keptLines{paths: []string{r.Output}, format: r.Format, apart: r.Errors != ""}
 	switch {
-	case r.Errors != "":
+	case k.apart:
 		k.paths[0], k.format = r.Errors, encode.Lines()
 	case r.Parts != nil:
 		k.paths = nil
+		var end int64
 		for _, part := range r.Parts {
-			k.paths, k.sizes = append(k.paths, filepath.Join(r.Output, part.Name)), append(k.sizes, lengthOf(part, r.Format))
+			end += part.Length()
+			k.paths, k.ends = append(k.paths, filepath.Join(r.Output, part.Name)), append(k.ends, end)
 		}
 	}
-	if len(k.paths) == 0 {
-		return k, nil // no parts, so no failed records
-	}
-	if err := k.open(); err != nil {
-		return nil, err
-	}
-	if r.Errors != "" {
-		k.apart = bufio.NewReaderSize(k.file, 1<<20)
-	}
-	return k, nil
+	return k, k.open()
 }
 
 func (k *keptLines) open() (err error) {
-	if k.file, err = os.Open(k.paths[k.number]); err != nil {
-		return fault.New(fault.Usage, "open failed records: %w", err)
-	}
-	if k.format.Encodes() {
-		k.decoded.close()
-		if k.decoded, err = decodeFile(k.file, k.format); err != nil {
-			return k.unreadable(err)
-		}
-	}
-	return nil
-}
-
-func (k *keptLines) unreadable(err error) error {
-	return fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", k.paths[k.number], err)
+	k.close()
+	k.lines, err = openLines(k.paths[k.number], k.format)
+	return err
 }
 
 // line returns the line of a failed record, without its newline. It is valid until the next
 // call. Records must be requested in order.
-func (k *keptLines) line(f record.Failure) (line []byte, err error) {
-	k.mapped.Unmap()
-	k.mapped = files.Mapping{}
-	var at int64
-	size := f.Size
-	if k.apart != nil {
-		if at, size, err = k.nextApart(); err != nil {
-			return nil, k.changed(f)
+func (k *keptLines) line(f record.Failure) ([]byte, error) {
+	to := int64(-1)
+	if !k.apart {
+		start := int64(0)
+		for k.number < len(k.ends)-1 && f.At >= k.ends[k.number] {
+			k.number++
+			if err := k.open(); err != nil {
+				return nil, err
+			}
 		}
-	} else if at, err = k.reach(f); err != nil {
-		return nil, err
-	}
-	if k.decoded != nil {
-		if k.mapped, err = k.decoded.read(at, size); err != nil {
-			return nil, k.unreadable(err)
+		if k.number > 0 {
+			start = k.ends[k.number-1]
 		}
-		return k.checked(f, size)
+		if err := k.lines.skip(f.At - start); err != nil {
+			return nil, err
+		}
+		to = f.At + f.Size - start
 	}
-	if info, err := k.file.Stat(); err != nil || at < 0 || size < 1 || at+size > info.Size() {
-		return nil, k.changed(f)
-	}
-	if k.mapped, err = files.Map(k.file, at, size); err != nil {
-		return nil, fault.New(fault.Storage, "read failed records: %w", err)
-	}
-	return k.checked(f, size)
-}
-
-// checked returns the mapped line if it is a whole one.
-func (k *keptLines) checked(f record.Failure, size int64) ([]byte, error) {
-	line := k.mapped.Data[:size-1]
+	line, err := k.lines.line(to)
+	text, whole := bytes.CutSuffix(line, []byte("\n"))
 	// A record with a mark in the input is kept unchanged, so its checksum can be compared
 	// here. The others are compared when their mark is removed.
-	passed := f.Kind == fault.Upstream
-	if k.mapped.Data[size-1] != '\n' || passed && chunk.Checksum(line) != f.CRC32C {
+	if err != nil || !whole || f.Kind == fault.Upstream && chunk.Checksum(text) != f.CRC32C {
 		return nil, k.changed(f)
 	}
-	return line, nil
-}
-
-// nextApart returns the position of the next line in the file of failed records.
-func (k *keptLines) nextApart() (at, size int64, err error) {
-	at = k.at
-	for {
-		piece, err := k.apart.ReadSlice('\n')
-		k.at += int64(len(piece))
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return at, k.at - at, err
-		}
-	}
-}
-
-// reach opens the results file that contains the record and returns the record's offset in
-// it.
-func (k *keptLines) reach(f record.Failure) (int64, error) {
-	for k.number < len(k.sizes) && f.At-k.start >= k.sizes[k.number] {
-		if k.number == len(k.sizes)-1 {
-			return 0, k.changed(f)
-		}
-		k.start += k.sizes[k.number]
-		k.number++
-		k.file.Close()
-		if err := k.open(); err != nil {
-			return 0, err
-		}
-	}
-	if k.file == nil {
-		return 0, fault.New(fault.Conflict, "the output has no part with the failed record of line %d", f.Line)
-	}
-	return f.At - k.start, nil
+	return text, nil
 }
 
 // ended returns a fault if the file of failed records has more lines.
 func (k *keptLines) ended() error {
-	if k.apart == nil {
+	if !k.apart {
 		return nil
 	}
-	if _, err := k.apart.ReadByte(); !errors.Is(err, io.EOF) {
-		return fault.New(fault.Conflict, "%s was changed since the job wrote it: it has more lines than failed records", k.paths[0])
+	if _, err := k.lines.lines.ReadByte(); !errors.Is(err, io.EOF) {
+		return k.lines.changed("it has more lines than failed records")
 	}
 	return nil
 }
 
 func (k *keptLines) changed(f record.Failure) error {
-	return fault.New(fault.Conflict, "%s was changed since the job wrote it: the failed record of line %d is not where the job wrote it",
-		k.paths[k.number], f.Line)
+	return k.lines.changed("the failed record of line %d is not where the job wrote it", f.Line)
 }
 
 func (k *keptLines) close() {
-	k.mapped.Unmap()
-	k.decoded.close()
-	if k.file != nil {
-		k.file.Close()
+	if k.lines != nil {
+		k.lines.close()
 	}
 }

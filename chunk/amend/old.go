@@ -3,67 +3,470 @@ package amend
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/encode/npy"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	reader "github.com/gpurun/gpurun/chunk/input/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
-// oldFile reads the lines of a file of the old output from its start, and sums the file's
-// bytes.
-type oldFile struct {
-	file  *os.File
-	bytes io.Reader     // of the file, summed
-	lines io.Reader     // after decoding
-	sum   chunk.FileSum // of the bytes read
-	err   error         // it cannot be read or decoded
-	count int64         // lines read
+// old reads a file of the old output from its start, and sums its bytes.
+type old struct {
+	path string
+	file *os.File
+	in   *bufio.Reader // of its bytes, summed
+	sum  chunk.FileSum
 }
 
-func openOld(path string, format encode.Format) (*oldFile, error) {
+func openOld(path string) (*old, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fault.New(fault.Usage, "open output: %w", err)
+		return nil, fault.WriteFailed.Of(fault.Usage, "open output: %w", err)
 	}
-	o := &oldFile{file: file}
-	o.bytes = bufio.NewReaderSize(io.TeeReader(file, &o.sum), 1<<20)
-	o.lines = o.bytes
-	if format.Encodes() {
-		lines, err := format.Codec.Decode(o.bytes)
+	o := &old{path: path, file: file}
+	o.in = bufio.NewReaderSize(io.TeeReader(file, &o.sum), 1<<20)
+	return o, nil
+}
+
+func (o *old) changed(format string, args ...any) error {
+	return fault.OutputChanged.New("%s was changed since the job wrote it: %w", o.path, fmt.Errorf(format, args...))
+}
+
+// verify reads the rest of the file and compares all of it with what the job wrote.
+func (o *old) verify(want chunk.CRC) error {
+	if _, err := io.Copy(io.Discard, o.in); err != nil {
+		return o.changed("%w", err)
+	}
+	if got := chunk.CRC(o.sum.CRC); got != want {
+		return o.changed("it has checksum %s instead of %s", got, want)
+	}
+	return nil
+}
+
+func (o *old) close() {
+	if o != nil {
+		o.file.Close()
+	}
+}
+
+// oldLines reads the lines of a file of the old output.
+type oldLines struct {
+	*old
+	lines   *bufio.Reader // after decoding
+	decoded io.Closer     // nil for plain lines
+	at      int64         // bytes of lines that were read
+	held    held
+}
+
+func openLines(path string, format encode.Format) (*oldLines, error) {
+	file, err := openOld(path)
+	if err != nil {
+		return nil, err
+	}
+	o := &oldLines{old: file, lines: file.in}
+	if format.Codec != nil {
+		decoded, err := format.Codec.Decode(file.in)
 		if err != nil {
-			file.Close()
-			return nil, fault.New(fault.Conflict, "%s was changed since the job wrote it: %w", path, err)
+			file.close()
+			return nil, file.changed("%w", err)
 		}
-		o.lines = lines
+		o.lines, o.decoded = bufio.NewReaderSize(decoded, 1<<20), decoded
 	}
 	return o, nil
 }
 
-// Read reads lines.
-func (o *oldFile) Read(p []byte) (int, error) {
-	n, err := o.lines.Read(p)
-	o.count += int64(bytes.Count(p[:n], []byte("\n")))
+func (o *oldLines) close() {
+	if o.decoded != nil {
+		o.decoded.Close()
+	}
+	o.held.clear()
+	o.old.close()
+}
+
+// read passes the next bytes to copy, up to an offset.
+func (o *oldLines) read(to int64, with func(in io.Reader, size int64) (int64, error)) error {
+	if to < o.at {
+		return o.changed("no record is at byte %d", to)
+	}
+	in := &faulty{Reader: o.lines}
+	n, err := with(in, to-o.at)
+	o.at += n
+	switch {
+	case in.err != nil:
+		return o.changed("%w", in.err)
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return o.changed("it is too short")
+	case fault.As(err) == nil:
+		return storage(err)
+	}
+	return err
+}
+
+// faulty notes why a reader fails.
+type faulty struct {
+	io.Reader
+	err error
+}
+
+func (f *faulty) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		o.err = err
+		f.err = err
 	}
 	return n, err
 }
 
-// drain reads the rest of the file, so that its sum is that of the whole file.
-func (o *oldFile) drain() error {
-	_, err := io.Copy(io.Discard, o.bytes)
-	return err
+// skip reads up to an offset.
+func (o *oldLines) skip(to int64) error {
+	return o.read(to, func(in io.Reader, size int64) (int64, error) { return io.CopyN(io.Discard, in, size) })
 }
 
-func (o *oldFile) close() {
-	if o == nil {
-		return
+// line returns the next bytes up to an offset; up to the next line end if that is negative. They
+// are valid until the next call.
+func (o *oldLines) line(to int64) ([]byte, error) {
+	o.held.clear()
+	if to < 0 {
+		for {
+			piece, err := o.lines.ReadSlice('\n')
+			o.at += int64(len(piece))
+			if _, failed := o.held.Write(piece); failed != nil || !errors.Is(err, bufio.ErrBufferFull) {
+				data, unread := o.held.bytes()
+				return data, errors.Join(err, failed, unread)
+			}
+		}
 	}
-	if lines, ok := o.lines.(io.Closer); ok {
-		lines.Close()
+	if err := o.read(to, func(in io.Reader, size int64) (int64, error) { return io.CopyN(&o.held, in, size) }); err != nil {
+		return nil, err
 	}
-	o.file.Close()
+	return o.held.bytes()
 }
+
+// heldLine is the size up to which a line is held in memory.
+const heldLine = 64 << 20
+
+// held is data in memory or, if there is much of it, in an unnamed file: a record may have failed
+// for being too long to read.
+type held struct {
+	memory bytes.Buffer
+	long   *os.File
+	size   int64
+	mapped files.Mapping
+}
+
+func (h *held) Write(data []byte) (n int, err error) {
+	if h.size += int64(len(data)); h.size <= heldLine {
+		return h.memory.Write(data)
+	}
+	if h.long == nil {
+		if h.long, err = os.CreateTemp("", "gpurun-line-*"); err != nil {
+			return 0, err
+		}
+		_ = os.Remove(h.long.Name())
+		if _, err := h.memory.WriteTo(h.long); err != nil {
+			return 0, err
+		}
+	}
+	return h.long.Write(data)
+}
+
+func (h *held) bytes() (_ []byte, err error) {
+	if h.long == nil {
+		return h.memory.Bytes(), nil
+	}
+	h.mapped, err = files.Map(h.long, 0, h.size)
+	return h.mapped.Data, err
+}
+
+func (h *held) clear() {
+	h.memory.Reset()
+	h.mapped.Unmap()
+	if h.long != nil {
+		h.long.Close()
+	}
+	h.mapped, h.long, h.size = files.Mapping{}, nil, 0
+}
+
+// oldArrays reads the rows of the arrays beside the old output. Those of the masks follow from
+// the failures.
+type oldArrays struct {
+	layout *columns.Layout
+	files  []*old // of the columns
+	sums   []chunk.CRC
+	row    []byte
+}
+
+func openArrays(r Retried) (*oldArrays, error) {
+	a := &oldArrays{layout: r.Layout}
+	for i, array := range r.Arrays {
+		if array.Mask || r.NoValues {
+			continue
+		}
+		file, err := openOld(array.Path)
+		if err != nil {
+			return a, err
+		}
+		a.files, a.sums = append(a.files, file), append(a.sums, chunk.CRC(r.ArraySums[i].CRC))
+		if _, err := file.in.Discard(npy.HeaderBytes); err != nil {
+			return a, file.changed("%w", err)
+		}
+	}
+	return a, nil
+}
+
+// copy writes the values of the next rows.
+func (a *oldArrays) copy(to io.Writer, rows int64) error {
+	if len(a.files) == 1 {
+		if _, err := io.CopyN(to, a.files[0].in, rows*int64(a.layout.RowBytes())); err != nil {
+			return a.files[0].changed("%w", err)
+		}
+		return nil
+	}
+	for range rows {
+		a.row = a.row[:0]
+		for k, file := range a.files {
+			at := len(a.row)
+			a.row = append(a.row, make([]byte, a.layout.Columns[k].Bytes())...)
+			if _, err := io.ReadFull(file.in, a.row[at:]); err != nil {
+				return file.changed("%w", err)
+			}
+		}
+		if _, err := to.Write(a.row); err != nil {
+			return storage(err)
+		}
+	}
+	return nil
+}
+
+// skip leaves out a row.
+func (a *oldArrays) skip() error { return a.copy(io.Discard, 1) }
+
+func (a *oldArrays) verify() error {
+	for i, file := range a.files {
+		if err := file.verify(a.sums[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *oldArrays) close() {
+	for _, file := range a.files {
+		file.close()
+	}
+}
+
+// source is a file of the old output that is taken over, in order, while some results are
+// replaced.
+type source interface {
+	// keepTo takes over everything before a position.
+	keepTo(at int64) error
+	// skip leaves out the failed record there, and returns its data.
+	skip(f commit.Failed) ([]byte, error)
+	// finish takes over what remains, and verifies the file.
+	finish(want chunk.CRC) error
+	close()
+}
+
+// lineSource is a file of lines. Positions are bytes before encoding.
+type lineSource struct {
+	*oldLines
+	store  chunk.Store
+	start  int64 // position of the file
+	arrays *oldArrays
+	to     *commit.Rewriter
+}
+
+func (l *lineSource) keepTo(at int64) error {
+	return l.read(at-l.start, func(in io.Reader, size int64) (int64, error) { return l.to.Copy(in, size, l.arrays.copy) })
+}
+
+func (l *lineSource) skip(f commit.Failed) ([]byte, error) {
+	if f.Size == 0 {
+		return f.Data, nil
+	}
+	line, err := l.line(f.At + f.Size - l.start)
+	if err != nil {
+		return nil, err
+	}
+	if f.Data == nil { // it had a mark in the input
+		f.Data = bytes.TrimSuffix(line, []byte("\n"))
+	}
+	var got chunk.FileSum
+	_, _ = got.Write(line)
+	want, err := f.Placeholder(l.store)
+	if err != nil {
+		return nil, storage(err)
+	}
+	if got != want || chunk.Checksum(f.Data) != f.CRC32C {
+		return nil, l.changed("byte %d is not the start of the failed record of line %d", f.At, f.Line)
+	}
+	return f.Data, l.arrays.skip()
+}
+
+func (l *lineSource) finish(want chunk.CRC) error {
+	in := &faulty{Reader: l.lines}
+	_, err := l.to.Copy(in, -1, l.arrays.copy)
+	switch {
+	case in.err != nil:
+		return l.changed("%w", in.err)
+	case err != nil:
+		return err
+	}
+	return l.verify(want)
+}
+
+// tableSource is a file of a table. Positions are rows. Row groups without a replaced row are
+// taken over as they are, the others are decoded and encoded again. If no record of the job
+// succeeded, all rows are replaced, because the old ones lack the typed columns.
+type tableSource struct {
+	*old
+	noValues bool
+	groups   []parquet.Placed
+	number   int    // of the current group
+	rows     int64  // in it
+	data     []byte // of it
+	start    int64  // its first row
+	done     int64  // row up to which all is done
+	decoded  []byte // its rows, once one of them is replaced,
+	ends     []int  // and where they end
+	to       *commit.Rewriter
+}
+
+func openTable(path string, noValues bool, start int64, to *commit.Rewriter) (t *tableSource, err error) {
+	file, err := openOld(path)
+	if err != nil {
+		return nil, err
+	}
+	t = &tableSource{old: file, noValues: noValues, number: -1, start: start, done: start, to: to}
+	info, err := file.file.Stat()
+	if err == nil {
+		t.groups, err = parquet.ReadGroups(file.file, info.Size())
+	}
+	if err == nil {
+		_, err = file.in.Discard(len(parquet.Head))
+	}
+	if err != nil {
+		return t, t.changed("%w", err)
+	}
+	return t, t.nextGroup()
+}
+
+// nextGroup reads the next row group. After the last one there are only new rows.
+func (t *tableSource) nextGroup() (err error) {
+	t.number++
+	t.start, t.done = t.start+t.rows, t.start+t.rows
+	t.rows, t.data, t.decoded, t.ends = 0, nil, nil, nil
+	if t.number >= len(t.groups) {
+		return nil
+	}
+	var size int64
+	if t.rows, size, err = t.groups[t.number].Size(); err == nil {
+		t.data = make([]byte, size)
+		_, err = io.ReadFull(t.in, t.data)
+	}
+	if err != nil {
+		return t.changed("%w", err)
+	}
+	return nil
+}
+
+func (t *tableSource) keepTo(row int64) error {
+	for t.number < len(t.groups) && row >= t.start+t.rows {
+		if err := t.endGroup(); err != nil {
+			return err
+		}
+	}
+	if row < t.done || row > t.start+t.rows {
+		return t.changed("it has no row %d", row)
+	}
+	return t.keepRows(row)
+}
+
+// keepRows takes over rows of the current group, which changes.
+func (t *tableSource) keepRows(to int64) error {
+	if t.done == to {
+		return nil
+	}
+	if t.noValues {
+		return t.changed("row %d is not the row of a failed record", t.done)
+	}
+	if t.ends == nil {
+		if err := t.decode(); err != nil {
+			return t.changed("%w", err)
+		}
+	}
+	first, last, start := int(t.done-t.start), int(to-t.start), 0
+	if first > 0 {
+		start = t.ends[first-1]
+	}
+	o := commit.Outcome{Lines: t.decoded[start:t.ends[last-1]], Run: last - first}
+	for _, end := range t.ends[first:last] {
+		o.Values = columns.AppendEntry(o.Values, int64(end-start), true)
+		start = end
+	}
+	t.done = to
+	return t.to.Write(o)
+}
+
+func (t *tableSource) decode() error {
+	info, err := t.file.Stat()
+	if err != nil {
+		return err
+	}
+	file, err := reader.OpenFile(t.file, info.Size(), format.Options{})
+	if err != nil {
+		return err
+	}
+	return file.Rows(context.Background(), t.number, func(row []byte) error {
+		t.decoded = append(t.decoded, row...)
+		t.ends = append(t.ends, len(t.decoded))
+		return nil
+	})
+}
+
+// endGroup takes over the rest of the current group.
+func (t *tableSource) endGroup() (err error) {
+	if t.done == t.start && !t.noValues {
+		err = t.to.Group(t.data, t.groups[t.number].Meta, t.rows)
+	} else if err = t.keepRows(t.start + t.rows); err == nil {
+		err = t.to.EndGroup()
+	}
+	if err != nil {
+		return err
+	}
+	return t.nextGroup()
+}
+
+func (t *tableSource) skip(f commit.Failed) ([]byte, error) {
+	if f.Size > 0 {
+		t.done++
+	}
+	if t.done > t.start+t.rows {
+		return nil, t.changed("it has no row %d", f.At)
+	}
+	return f.Data, nil
+}
+
+func (t *tableSource) finish(want chunk.CRC) error {
+	for t.number < len(t.groups) {
+		if err := t.endGroup(); err != nil {
+			return err
+		}
+	}
+	return t.verify(want)
+}
+
+// maxRecords is how many records a file has that is not part of a folder.
+const maxRecords = math.MaxInt64

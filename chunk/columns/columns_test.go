@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 func raw(values ...any) (b []byte) {
@@ -77,26 +77,6 @@ func TestInfer(t *testing.T) {
 		if _, err := c.AppendJSON(nil, []byte(value)); err != nil {
 			t.Errorf("%s does not fit in %s: %v", value, c.Shape(), err)
 		}
-	}
-}
-
-func TestRows(t *testing.T) {
-	l := &Layout{Columns: []Column{{Name: "a", Kind: Int64}, {Name: "b", Kind: Bool, Width: 3}}}
-	rows := Rows{Present: []bool{true, false, true}, Values: append(append(raw(int64(1)), 1, 0, 1), append(raw(int64(2)), 0, 1, 0)...)}
-	if err := rows.Check(l); err != nil {
-		t.Fatal(err)
-	}
-	for number, want := range [][]byte{raw(int64(1), int64(0), int64(2)), {1, 0, 1, 0, 0, 0, 0, 1, 0}} {
-		if got := rows.Column(l, number); !bytes.Equal(got, want) {
-			t.Errorf("column %d is %x, want %x", number, got, want)
-		}
-	}
-	if diff := cmp.Diff([]byte{0, 1, 0}, rows.Mask()); diff != "" {
-		t.Error(diff)
-	}
-	rows.Values = rows.Values[1:]
-	if rows.Check(l) == nil {
-		t.Error("a missing byte goes unnoticed")
 	}
 }
 

@@ -14,6 +14,16 @@ func AppendEntry(index []byte, length int64, values bool) []byte {
 	return binary.AppendUvarint(index, entry)
 }
 
+// Entries returns the number of entries of an index.
+func Entries(index []byte) (n int64) {
+	for _, b := range index {
+		if b < 0x80 { // the last byte of one
+			n++
+		}
+	}
+	return n
+}
+
 // ErrIndex is returned for an index that no part has.
 var ErrIndex = errors.New("the index of a part is damaged")
 

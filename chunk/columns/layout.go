@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // Kind is the type of a column's values.
@@ -69,8 +69,7 @@ type Layout struct {
 	Columns []Column `json:"columns"`
 	// Table is the schema of an output that is a table. Its typed columns are Columns.
 	Table *parquet.Schema `json:"table,omitempty"`
-	// Nulls: a row may lack some of the columns. Its values begin with a bit for each column,
-	// which is set if the row has it. Columns that it lacks have zeros.
+	// Nulls: a row may lack some of the columns.
 	Nulls bool `json:"nulls,omitempty"`
 }
 
@@ -79,37 +78,14 @@ func (l *Layout) RowBytes() (n int) {
 	if l == nil {
 		return 0
 	}
-	n = l.markBytes()
 	for _, c := range l.Columns {
 		n += c.Bytes()
 	}
 	return n
 }
 
-// markBytes is the size of the bits at the beginning of a row.
-func (l *Layout) markBytes() int {
-	if !l.Nulls {
-		return 0
-	}
-	return (len(l.Columns) + 7) / 8
-}
-
-// AppendMarks appends the beginning of a row that has all columns but those for which lacks is
-// true.
-func (l *Layout) AppendMarks(dst []byte, lacks func(column int) bool) []byte {
-	at := len(dst)
-	dst = append(dst, make([]byte, l.markBytes())...)
-	for i := range l.Columns {
-		if l.Nulls && !lacks(i) {
-			dst[at+i/8] |= 1 << (i % 8)
-		}
-	}
-	return dst
-}
-
 // Place returns where the values of a column are in a row, and their size.
 func (l *Layout) Place(number int) (start, size int) {
-	start = l.markBytes()
 	for _, c := range l.Columns[:number] {
 		start += c.Bytes()
 	}
@@ -162,8 +138,11 @@ func NewShared(spec *Spec, l *Layout) *Shared {
 	return s
 }
 
-// Get returns the layout, nil while it is unknown.
+// Get returns the layout, nil while it is unknown or if there are no columns.
 func (s *Shared) Get() *Layout {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.layout
@@ -183,4 +162,8 @@ func (s *Shared) Fix(l Layout) {
 }
 
 // Settle fixes the layout of a job that has ended without any result.
-func (s *Shared) Settle() { s.Fix(s.spec.Fallback()) }
+func (s *Shared) Settle() {
+	if s != nil && s.Get() == nil {
+		s.Fix(s.spec.Fallback())
+	}
+}

@@ -1,6 +1,6 @@
 package columns
 
-import "github.com/gpurun/gpurun/chunk/encode/parquet"
+import "github.com/gpurun/gpurun/chunk/parquet"
 
 // Spec is which columns a job stores as raw values, before their layout is known.
 type Spec struct {
@@ -46,6 +46,19 @@ func (s *Spec) Fallback() Layout {
 		l.Table = s.Table.schema(nil, nil, nil, nil)
 	}
 	return l
+}
+
+// Clone returns a copy whose table can be completed with what the input shows.
+func (s *Spec) Clone() *Spec {
+	if s == nil {
+		return nil
+	}
+	with := *s
+	if s.Table != nil {
+		table := *s.Table
+		with.Table = &table
+	}
+	return &with
 }
 
 // IsTable reports whether the output is a table.

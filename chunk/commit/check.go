@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"syscall"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/encode/npy"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -22,39 +24,27 @@ const checkBuffer = 1 << 20
 // CheckOutput reads the durable output back and returns how many of its segments, counted
 // from the first, are intact, and whether all of the output is: what ends its files belongs to no
 // segment. CutBack discards the rest. A missing or short file counts as damage; a file that cannot
-// be read is a Storage fault.
+// be read is a Storage fault. An output can be cut back only to a mark: between two marks, a
+// segment may begin in one unit and end in another.
 //
 // It only reads, and only durable data, so that the output may be appended to meanwhile.
 func (s State) CheckOutput(ctx context.Context, options Options) (good int, whole bool, err error) {
-	e, err := s.sizes(options)
-	if err != nil {
-		return 0, false, err
-	}
-	for kind, files := range s.files(options) {
-		if len(files) == 0 {
-			continue
-		}
-		in := &filesReader{files: files}
-		if kind == chunk.Results && s.Encoded != nil {
-			err = s.checkUnits(ctx, in, &e)
-		} else {
-			err = s.checkFile(ctx, in, kind, options.Format.Table, &e)
-		}
-		in.Close()
-		if err != nil {
-			return 0, false, fault.New(fault.Storage, "check output: %w", err)
-		}
-	}
-	if err := s.checkArrays(ctx, options, &e); err != nil {
-		return 0, false, fault.New(fault.Storage, "check output: %w", err)
-	}
-	return s.floor(e.segments), e.whole, nil
+	return s.check(options, func(t track, e *extent) error { return t.read(ctx, e) })
 }
 
 // CheckSizes is like CheckOutput but only compares file sizes.
 func (s State) CheckSizes(options Options) (good int, whole bool, err error) {
-	e, err := s.sizes(options)
-	return s.floor(e.segments), e.whole, err
+	return s.check(options, track.measure)
+}
+
+func (s State) check(options Options, one func(track, *extent) error) (good int, whole bool, err error) {
+	e := extent{segments: len(s.Output), whole: true}
+	for _, t := range s.tracks(options) {
+		if err := one(t, &e); err != nil {
+			return 0, false, fault.WriteFailed.New("check output: %w", err)
+		}
+	}
+	return s.floor(e.segments), e.whole, nil
 }
 
 // extent is how much of the output is intact.
@@ -66,45 +56,118 @@ type extent struct {
 // end notes that the output is damaged after so many segments.
 func (e *extent) end(segments int) { *e = extent{segments: min(e.segments, segments)} }
 
-// sizes returns how much of the output its files are long enough for.
-func (s State) sizes(options Options) (extent, error) {
-	e := extent{segments: len(s.Output), whole: true}
-	for kind, files := range s.files(options) {
-		var have, want int64
-		for _, file := range files {
-			want += file.bytes
-		}
-		for _, file := range files {
-			size, err := sizeOf(file.path)
-			if err != nil {
-				return extent{}, fault.New(fault.Storage, "check output: %w", err)
-			}
-			have += min(size, file.bytes)
-			if size < file.bytes {
-				break
-			}
-		}
-		switch {
-		case have == want:
-		case kind == chunk.Results && s.Encoded != nil:
-			e.end(s.unitsWithin(have))
-		default:
-			e.end(s.segmentsWithin(kind, have))
-		}
-	}
-	err := s.checkArraySizes(options, &e)
-	return e, err
+// track is files of the output that are read one after another, and what must be in them.
+type track struct {
+	files  []sizedFile
+	pieces []content
 }
 
-// segmentsWithin returns how many segments are in the first bytes of a file.
-func (s State) segmentsWithin(kind int, bytes int64) int {
-	var end int64
-	for i, segment := range s.Output {
-		if end += segment.Files[kind].Bytes; end > bytes {
-			return i
+// content is what a piece of a track must be.
+type content struct {
+	sum      chunk.FileSum
+	any      bool  // only its size is known
+	segments int   // how many are intact if it is not
+	failures bool  // it consists of failures,
+	base     int64 // whose positions count from here in sum
+}
+
+// tracks returns what the files of the durable output must contain.
+func (s State) tracks(options Options) (all []track) {
+	for kind, files := range s.files(options) {
+		t := track{files: files}
+		var base int64
+		for i, segment := range s.Output {
+			if kind == chunk.Results {
+				break
+			}
+			t.pieces = append(t.pieces, content{sum: segment.Files[kind], segments: i, failures: kind == chunk.Failures, base: base})
+			if options.Format.Table {
+				base += segment.Lines
+			} else {
+				base += segment.Files[chunk.Results].Bytes
+			}
+		}
+		if kind == chunk.Results {
+			t.pieces = s.units(Unit.sum)
+		}
+		if len(files) > 0 {
+			all = append(all, t)
 		}
 	}
-	return len(s.Output)
+	for i, file := range s.arrayFiles(options) {
+		if file.path == "" {
+			continue
+		}
+		// The header is written at the end, again if the output is not whole.
+		header := content{sum: chunk.FileSum{Bytes: npy.HeaderBytes}, any: true, segments: len(s.Output)}
+		if l := options.Layout.Get(); s.Complete && l != nil {
+			header.sum, header.any = chunk.FileSum{}, false
+			_, _ = header.sum.Write(options.Arrays[i].Header(l, s.arrayBytes(i)))
+		}
+		side := func(u Unit) chunk.FileSum { return u.side(i) }
+		all = append(all, track{files: []sizedFile{file}, pieces: append([]content{header}, s.units(side)...)})
+	}
+	return all
+}
+
+// units returns what units must have in one of the files.
+func (s State) units(in func(Unit) chunk.FileSum) (pieces []content) {
+	for _, e := range s.Encoded {
+		before := s.segmentsBefore(e.First)
+		for _, u := range e.Units {
+			pieces = append(pieces, content{sum: in(u), segments: before})
+		}
+	}
+	return pieces
+}
+
+// measure finds how much of the output the files are long enough for.
+func (t track) measure(e *extent) error {
+	var have, end int64
+	for _, file := range t.files {
+		size, err := sizeOf(file.path)
+		if err != nil {
+			return err
+		}
+		if have += min(size, file.bytes); size < file.bytes {
+			break
+		}
+	}
+	for i, p := range t.pieces {
+		if end += p.sum.Bytes; end > have && i == 0 {
+			e.end(0)
+		} else if end > have {
+			e.end(p.segments)
+		}
+	}
+	return nil
+}
+
+// read finds how much of the output is intact.
+func (t track) read(ctx context.Context, e *extent) error {
+	in := &filesReader{files: t.files}
+	defer in.Close()
+	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
+	for i, p := range t.pieces {
+		var sum chunk.FileSum
+		var err error
+		if piece := io.LimitReader(buffered, p.sum.Bytes); p.failures {
+			_, err = record.MoveFailures(&sum, piece, -p.base)
+		} else {
+			_, err = io.Copy(&sum, piece)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case isReadFault(err):
+			return err
+		case sum.Bytes < p.sum.Bytes && i == 0:
+			e.end(0)
+		case err != nil || sum.Bytes < p.sum.Bytes || sum != p.sum && !p.any:
+			e.end(p.segments)
+		}
+	}
+	return nil
 }
 
 // sizeOf returns the size of a file, or 0 if there is no regular file.
@@ -164,39 +227,6 @@ func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
 		}
 	}
 	return all
-}
-
-// checkFile finds how much of one file of the output is intact.
-func (s State) checkFile(ctx context.Context, in io.Reader, kind int, table bool, e *extent) error {
-	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
-	var base int64 // position of the segment in the results
-	for i, segment := range s.Output[:e.segments] {
-		want := segment.Files[kind]
-		var sum chunk.FileSum
-		piece := io.LimitReader(buffered, want.Bytes)
-		var read int64
-		var err error
-		if kind == chunk.Failures {
-			read, err = record.MoveFailures(&sum, piece, -base)
-		} else {
-			read, err = io.Copy(&sum, piece)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case isReadFault(err):
-			return err
-		case err != nil || read != want.Bytes || sum != want:
-			e.end(i)
-			return nil
-		}
-		if table {
-			base += segment.Lines
-		} else {
-			base += segment.Files[chunk.Results].Bytes
-		}
-	}
-	return nil
 }
 
 // isReadFault reports whether a file exists but cannot be read. Such a file may be intact,
@@ -317,4 +347,37 @@ func (s State) entries() []Entry {
 		all = append(all, Entry{Segment: &s.Segments[i]})
 	}
 	return all
+}
+
+// segmentsBefore returns how many segments of the output end at or before a record.
+func (s State) segmentsBefore(record int64) int {
+	return sort.Search(len(s.Output), func(i int) bool { return s.Output[i].End() > record })
+}
+
+// floor returns how many of the first n segments can be kept: up to a mark.
+func (s State) floor(n int) int {
+	if n == len(s.Output) {
+		return n
+	}
+	mark := 0
+	for _, e := range s.Encoded {
+		if before := s.segmentsBefore(e.Next); before <= n {
+			mark = before
+		}
+	}
+	return mark
+}
+
+// cutUnits discards the units after the last segment that is kept. Those without records end a
+// file.
+func (s *State) cutUnits() {
+	kept := make([]Encoded, 0, len(s.Encoded))
+	var bytes int64
+	for _, e := range s.Encoded {
+		if len(s.Output) > 0 && e.Next <= s.Durable.Next && e.Next > e.First {
+			kept = append(kept, e)
+			bytes += e.sum().Bytes
+		}
+	}
+	s.Encoded, s.Durable.Sizes[chunk.Results] = kept, bytes
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
 	"github.com/gpurun/gpurun/chunk/encode"
-	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/disktest"
 )
@@ -119,7 +118,7 @@ func olderParts(t testing.TB, dir string) {
 func TestCrashPoints(t *testing.T) {
 	r := chunktest.Seeded(t)
 	path := chunktest.Temporary(t, append(chunktest.Numbered(60), "\n\r\nno JSON\r\n\n"...))
-	planned := plan(t, path, input.CutOptions{Chunks: 4, BatchSize: 3})
+	planned := plan(t, path, cutOptions{Chunks: 4, BatchSize: 3})
 	spec := trialSpec{Batch: 3, Planned: planned}
 	points := []string{"part-written", "journalled", "appended", "synced", "durable", "complete", "renamed", "copied", "moved", "linked"}
 	unitPoints := []string{"unit-appended", "encoded"}

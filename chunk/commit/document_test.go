@@ -22,7 +22,7 @@ const exampleInput = "{\"id\":0}\n{\"id\":1}\n\nnot JSON\n{\"id\":3}\n"
 // returns its journal.
 func example(t *testing.T) string {
 	j := newJob(t)
-	planned := plan(t, chunktest.Write(t, filepath.Join(j.dir, "in.jsonl"), []byte(exampleInput)), input.CutOptions{Chunks: 2})
+	planned := plan(t, chunktest.Write(t, filepath.Join(j.dir, "in.jsonl"), []byte(exampleInput)), cutOptions{Chunks: 2})
 	options := Options{Path: j.out, WorkDir: j.work(), Journal: j.journal(t)}
 	commit := func(o *Output, c chunk.Chunk, records int, part string) {
 		t.Helper()
@@ -35,9 +35,9 @@ func example(t *testing.T) string {
 		p := NewPart(PartOptions{Path: filepath.Join(j.parts(), part), Chunk: c, Step: "embed", Device: "GPU 0"})
 		for _, record := range batch.Records {
 			if bytes.HasPrefix(record.Data, []byte("{")) {
-				chunktest.Must(t, p.Succeed(append(bytes.Clone(record.Data), '\n')))
+				chunktest.Must(t, p.Write(Outcome{Lines: append(bytes.Clone(record.Data), '\n')}))
 			} else {
-				chunktest.Must(t, p.Fail(record, fault.New(fault.Record, "invalid JSON").WithDetail("at byte 1")))
+				chunktest.Must(t, p.Write(Outcome{Record: record, Fault: fault.New(fault.Record, "invalid JSON").WithDetail("at byte 1")}))
 			}
 		}
 		segment, err := p.Close(batch.Rest())

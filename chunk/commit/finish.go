@@ -16,22 +16,13 @@ import (
 // fails, the remaining ones are skipped.
 func (o *Output) Finish() error {
 	defer o.close()
-	if o.failed != nil {
-		return o.failed
-	}
-	if err := o.endUnits(); err != nil {
-		return err
-	}
-	if err := o.settle(); err != nil {
-		return err
-	}
-	if err := cmp.Or(o.endArrays(), o.writeGroups()); err != nil {
+	if err := o.seal(); err != nil {
 		return err
 	}
 	if n := len(o.waiting); n > 0 {
-		return fault.New(fault.Unknown, "bug: %d segments wait for record %d", n, o.next)
+		return fault.Bug.New("bug: %d segments wait for record %d", n, o.head.Next)
 	}
-	if err := o.partsPresent(); err != nil {
+	if err := o.results.present(); err != nil {
 		return err
 	}
 	if o.options.Journal != nil {
@@ -40,7 +31,7 @@ func (o *Output) Finish() error {
 		}
 		crash.Point("complete")
 	}
-	if err := o.finishArrays(); err != nil {
+	if err := o.results.finishArrays(); err != nil {
 		return err
 	}
 	for _, i := range finishOrder {
@@ -52,30 +43,29 @@ func (o *Output) Finish() error {
 	return nil
 }
 
-// partsPresent returns a fault if a part was removed from the folder or changed its size.
-func (o *Output) partsPresent() error {
-	if o.cutter == nil {
-		return nil
+// seal ends the results.
+func (o *Output) seal() error {
+	if o.failed != nil {
+		return o.failed
 	}
-	for _, p := range o.cutter.parts {
-		path := filepath.Join(o.targets[chunk.Results].temporary, p.Name)
-		size, err := sizeOf(path)
-		if err != nil {
-			return storageOf(path, err)
-		}
-		if size != p.Bytes {
-			return removedMeanwhile(path)
-		}
+	if o.options.Layout != nil {
+		o.options.Layout.Settle() // there was no result
 	}
-	return nil
+	if o.units.endAll() {
+		o.units.reach(o.head)
+	}
+	if err := cmp.Or(o.land(true), o.settle()); err != nil {
+		return err
+	}
+	return o.results.complete()
 }
 
-// finish gives a file, or the folder of parts, its final name.
+// finish gives one of the files its final name.
 func (o *Output) finish(i int) error {
-	if i == chunk.Results && o.cutter != nil {
-		return o.targets[i].finishFolder(NewManifest(o.cutter.parts, o.tally.Counts, o.options.Format), o.options.replaces(i))
+	if i == chunk.Results {
+		return o.results.finish(o.head.Tally.Counts)
 	}
-	return o.targets[i].finish(o.options.replaces(i))
+	return o.beside[i].finish(o.options.replaces(i))
 }
 
 // finishOrder: the results get their final name last, when all other files have theirs.
@@ -115,7 +105,7 @@ func completeFile(final, temporary string, size int64, replace bool) error {
 		info, err = os.Stat(path)
 	}
 	if err != nil || info.Size() != size {
-		return fault.New(fault.Conflict, "the job was complete, but %s has changed since", final).WithCode(fault.Damaged, "")
+		return fault.JobDamaged.New("the job was complete, but %s has changed since", final)
 	}
 	if named { // but perhaps not durably
 		return storageOf(path, files.SyncDir(filepath.Dir(path)))
@@ -137,8 +127,10 @@ func (o *Output) close() {
 	}
 	_ = o.settle() // errors were reported before
 	o.writeback.end()
-	for i := range o.targets {
-		o.targets[i].close()
+	if o.results != nil {
+		o.results.close()
 	}
-	o.closeArrays()
+	for i := range o.beside {
+		o.beside[i].close()
+	}
 }

@@ -30,7 +30,7 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 	}
 	entries, err := os.ReadDir(temporary)
 	if err != nil {
-		return target{}, fault.New(fault.Storage, "open output: %w", err)
+		return target{}, fault.WriteFailed.New("open output: %w", err)
 	}
 	for _, entry := range entries {
 		if !slices.ContainsFunc(parts, func(p ManifestPart) bool { return p.Name == entry.Name() }) {
@@ -62,13 +62,13 @@ func openPartFolder(path, temporary string, parts []ManifestPart) (target, error
 func cutPart(path string, size int64) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() < size {
-		return fault.New(fault.Conflict, "the output was changed: %s is missing or too short", path).WithCode(fault.Damaged, "")
+		return fault.JobDamaged.New("the output was changed: %s is missing or too short", path)
 	}
 	if info.Size() == size {
 		return nil
 	}
 	if err := os.Truncate(path, size); err != nil {
-		return fault.New(fault.Storage, "truncate output: %w", err)
+		return fault.WriteFailed.New("truncate output: %w", err)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func NameFolder(temporary, path string, m Manifest, replace bool) error {
 	aside := path + asideSuffix
 	if !m.heldBy(path) {
 		if err := m.checkSizes(temporary); err != nil {
-			return fault.New(fault.Conflict, "the job was complete, but its output has changed since: %w", err).WithCode(fault.Damaged, "")
+			return fault.JobDamaged.New("the job was complete, but its output has changed since: %w", err)
 		}
 		err := takeName(temporary, path, replace)
 		if errors.Is(err, syscall.EXDEV) {
@@ -162,7 +162,7 @@ func takeName(from, path string, replace bool) error {
 		return err
 	}
 	if err := Replaceable(path); err != nil {
-		return fault.New(fault.Conflict, "the output folder cannot be replaced: %w; move it away and run the same command again", err)
+		return fault.OutputFolderChanged.New("the output folder cannot be replaced: %w; move it away and run the same command again", err)
 	}
 	err = exchangeNames(from, path)
 	if isUnsupported(err) {

@@ -52,7 +52,7 @@ func TestPartFolder(t *testing.T) {
 		}
 		return ManifestPart{
 			Name: linesPart(n), First: first, Records: records, Lines: lines, Bytes: int64(len(data)),
-			CRC32C: chunk.Checksum([]byte(data)),
+			CRC32C: chunk.Checksum([]byte(data)), Unencoded: int64(len(data)),
 		}
 	}
 	want := Manifest{

@@ -27,7 +27,7 @@ func GiveUp(c chunk.Chunk, options PartOptions, maxRecord int64, e *fault.Error)
 			if _, isFault := r.(interface{ Addr() uintptr }); !isFault {
 				panic(r)
 			}
-			err = fault.New(fault.Storage, "read input %s: it was truncated while it was being read", c.File)
+			err = fault.InputChanged.Of(fault.Storage, "read input %s: it was truncated while it was being read", c.File)
 		}
 	}()
 	reader, err := input.OpenReader(c, maxRecord)
@@ -49,16 +49,13 @@ func GiveUp(c chunk.Chunk, options PartOptions, maxRecord int64, e *fault.Error)
 			return segment, err
 		}
 		for i := 0; err == nil && i < len(batch.Records); i++ {
-			r := batch.Records[i]
-			mark := record.MarkOf(r.Data)
-			switch rejected := record.Rejected(mark); {
-			case mark == nil || string(mark) == "null":
-				err = part.Fail(r, e)
-			case rejected != nil:
-				err = part.Fail(r, rejected)
-			default:
-				err = part.Pass(r)
+			why := e
+			if mark := record.MarkOf(batch.Records[i].Data); mark != nil && string(mark) != "null" {
+				if why = record.Rejected(mark); why == nil {
+					why = fault.EarlierError.New("")
+				}
 			}
+			err = part.Write(Outcome{Record: batch.Records[i], Fault: why})
 		}
 		rest = batch.Rest()
 		batch.Release()

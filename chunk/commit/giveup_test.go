@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
-	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -32,7 +31,7 @@ func TestGiveUp(t *testing.T) {
 			t.Run(fmt.Sprintf("apart=%v/max=%d", apart, maxRecord), func(t *testing.T) {
 				dir := t.TempDir()
 				path := chunktest.Temporary(t, []byte(data))
-				planned := plan(t, path, input.CutOptions{})
+				planned := plan(t, path, cutOptions{})
 				c := planned[0]
 				options := PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: apart, Step: "embed"}
 				segment, err := GiveUp(c, options, maxRecord, fault.New(fault.Crash, "gone").WithDetail("trace"))
@@ -95,7 +94,7 @@ func checkFailures(t *testing.T, data []byte, path, failures string) {
 func TestGiveUpMany(t *testing.T) {
 	const n = 5000
 	j := newJob(t)
-	planned := plan(t, chunktest.Temporary(t, chunktest.Numbered(n)), input.CutOptions{Chunks: 3})
+	planned := plan(t, chunktest.Temporary(t, chunktest.Numbered(n)), cutOptions{Chunks: 3})
 	o := j.create(t, j.out, "")
 	for i, c := range planned {
 		segment, err := GiveUp(c, PartOptions{Path: filepath.Join(j.parts(), fmt.Sprint(i))}, 1<<20, fault.New(fault.Crash, "gone"))
@@ -133,7 +132,7 @@ func TestGiveUpFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := c.dir(t)
 			path := chunktest.Temporary(t, chunktest.Numbered(c.records))
-			planned := plan(t, path, input.CutOptions{})
+			planned := plan(t, path, cutOptions{})
 			chunk := planned[0]
 			if c.damage != nil {
 				chunktest.Must(t, c.damage(path))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -36,17 +37,39 @@ func decoded(t testing.TB, format encode.Format, data []byte) []byte {
 	return lines
 }
 
+// cutOptions say how to split a file.
+type cutOptions struct {
+	input.Limits
+	Chunks, BatchSize int
+	Split             input.Split
+}
+
 // plan returns the chunks of a file.
-func plan(t testing.TB, path string, options input.CutOptions) []chunk.Chunk {
+func plan(t testing.TB, path string, options cutOptions) []chunk.Chunk {
 	t.Helper()
-	source, err := input.Open(t.Context(), path, options)
+	if options.Split == input.SplitBytes && options.Limits == (input.Limits{}) {
+		info, err := os.Stat(path)
+		chunktest.Must(t, err)
+		source, err := input.Open([]input.Section{{Path: path}}, input.Options{ChunkBytes: chunk.CeilDiv(info.Size(), int64(options.Chunks))})
+		chunktest.Must(t, err)
+		defer source.Close()
+		return drain(t, source)
+	}
+	count, err := input.CountFile(t.Context(), path, options.Limits, nil)
 	chunktest.Must(t, err)
-	defer source.Close()
-	return drain(t, source)
+	cut, err := count.Cut(options.Chunks, options.BatchSize)
+	chunktest.Must(t, err)
+	return cut.Chunks
+}
+
+// counted returns the source of a file that was counted and split before.
+func counted(chunks []chunk.Chunk, records int64, before input.Earlier) (*input.Source, error) {
+	cut := &input.Cut{Chunks: chunks, Records: records, Sums: &input.Sums{}}
+	return input.Open([]input.Section{{Path: "in.jsonl", Cut: cut}}, input.Options{Earlier: before})
 }
 
 // drain takes all chunks.
-func drain(t testing.TB, source input.Source) (all []chunk.Chunk) {
+func drain(t testing.TB, source *input.Source) (all []chunk.Chunk) {
 	t.Helper()
 	for {
 		c, err := source.Next(t.Context())

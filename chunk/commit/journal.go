@@ -66,11 +66,11 @@ func CreateJournal(path string) (*Journal, error) { return newJournal(path, jour
 // one.
 func newJournal(path string, data []byte) (*Journal, error) {
 	if err := files.WriteDurably(path, data, files.PrivateMode); err != nil {
-		return nil, fault.New(fault.Storage, "create journal: %w", err)
+		return nil, fault.JobFiles.New("create journal: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fault.New(fault.Storage, "create journal: %w", err)
+		return nil, fault.JobFiles.New("create journal: %w", err)
 	}
 	j := &Journal{file: file, path: path, size: int64(len(data))}
 	if err := j.cut(); err != nil {
@@ -106,7 +106,7 @@ func (j *Journal) rewrite(entries []Entry) error {
 func OpenJournal(path string) (*Journal, []Entry, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, nil, fault.New(fault.Conflict, "open journal: %w", err).WithCode(fault.Damaged, "")
+		return nil, nil, fault.JobDamaged.New("open journal: %w", err)
 	}
 	j := &Journal{file: file, path: path}
 	var entries []Entry
@@ -126,7 +126,7 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 func ReadJournal(path string) ([]Entry, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fault.New(fault.Conflict, "open journal: %w", err)
+		return nil, fault.FolderDamaged.New("open journal: %w", err)
 	}
 	defer file.Close()
 	content, err := readJournal(file, path)
@@ -136,10 +136,10 @@ func ReadJournal(path string) ([]Entry, error) {
 // cut truncates the journal after its last complete line and seeks there.
 func (j *Journal) cut() error {
 	if err := j.file.Truncate(j.size); err != nil {
-		return fault.New(fault.Storage, "repair journal: %w", err)
+		return fault.JobFiles.New("repair journal: %w", err)
 	}
 	if _, err := j.file.Seek(j.size, io.SeekStart); err != nil {
-		return fault.New(fault.Storage, "repair journal: %w", err)
+		return fault.JobFiles.New("repair journal: %w", err)
 	}
 	return nil
 }
@@ -154,11 +154,10 @@ type journalContent struct {
 func readJournal(r io.Reader, path string) (c journalContent, err error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return c, fault.New(fault.Conflict, "read journal: %w", err)
+		return c, fault.JobFiles.Of(fault.Conflict, "read journal: %w", err)
 	}
 	corrupt := func(offset int, format string, args ...any) error {
-		return fault.New(fault.Conflict, "%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)}).
-			WithCode(fault.Damaged, "")
+		return fault.JobDamaged.New("%w", &CorruptError{Path: path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
 	}
 	header, rest, ok := bytes.Cut(data, newline)
 	version, isJournal := bytes.CutPrefix(header, []byte(journalMagic))
@@ -201,7 +200,7 @@ func (j *Journal) Append(e Entry) error {
 		return j.failed
 	}
 	if _, err := j.file.Write(line); err != nil {
-		err = fault.New(fault.Storage, "write journal: %w", err)
+		err = fault.JobFiles.New("write journal: %w", err)
 		if j.cut() != nil {
 			j.failed = err
 		}
@@ -223,10 +222,15 @@ func (j *Journal) Sync() error {
 	err := j.file.Sync()
 	j.mu.Lock()
 	if err != nil && j.failed == nil {
-		j.failed = fault.New(fault.Storage, "sync journal: %w", err)
+		j.failed = fault.JobFiles.New("sync journal: %w", err)
 	}
 	return j.failed
 }
 
-// Close closes the file.
-func (j *Journal) Close() error { return j.file.Close() }
+// Close closes the file. A stream has no journal: nil.
+func (j *Journal) Close() error {
+	if j == nil {
+		return nil
+	}
+	return j.file.Close()
+}

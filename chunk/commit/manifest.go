@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,9 +54,13 @@ type ManifestPart struct {
 	Lines   int64     `json:"lines"`
 	Bytes   int64     `json:"bytes"`
 	CRC32C  chunk.CRC `json:"crc32c"`
-	// Unencoded is the number of bytes before encoding; omitted for plain lines.
+	// Unencoded is the number of bytes before encoding; omitted for a table.
 	Unencoded int64 `json:"unencoded_bytes,omitempty"`
 }
+
+// Length returns how long the part is in the positions of failures: bytes before encoding, or rows
+// of a table.
+func (p ManifestPart) Length() int64 { return cmp.Or(p.Unencoded, p.Lines) }
 
 // partName returns the name of the part with this number.
 func partName(number int, format encode.Format) string {
@@ -67,13 +72,16 @@ func partName(number int, format encode.Format) string {
 
 // NewManifest returns the manifest of parts that hold the outcome of the counted records.
 func NewManifest(parts []ManifestPart, counts chunk.Counts, format encode.Format) Manifest {
-	m := Manifest{Format: manifestFormat, Version: ManifestVersion, Counts: counts, Parts: parts}
+	m := Manifest{Format: manifestFormat, Version: ManifestVersion, Counts: counts, Parts: slices.Clone(parts)}
 	if format.Encodes() {
 		m.Encoding = format.Name
 	}
-	for _, p := range parts {
+	for i, p := range parts {
 		m.Lines += p.Lines
 		m.Bytes += p.Bytes
+		if format.Table {
+			m.Parts[i].Unencoded = 0
+		}
 	}
 	return m
 }

@@ -61,8 +61,7 @@ func nameTaken(path string) error {
 			what = "a folder"
 		}
 	}
-	return fault.New(fault.Conflict, "the job is complete, but %s now exists: %s that this job did not write", path, what).
-		WithCode(fault.Taken, "")
+	return fault.OutputTaken.New("the job is complete, but %s now exists: %s that this job did not write", path, what)
 }
 
 // move renames a file. If the target is on another file system, it copies the file first,

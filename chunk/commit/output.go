@@ -21,25 +21,18 @@ import (
 //
 // It must not be used concurrently.
 type Output struct {
-	options   Options
-	next      int64                  // first record of the next segment to append
-	place     chunk.Place            // its position in the input
-	sizes     [chunk.PartFiles]int64 // of the targets up to next; a failed append leaves the files longer
-	waiting   map[int64]chunk.Segment
-	tally     chunk.Tally
-	sum       chunk.FileSum // of the results up to next, as computed by their writers
-	targets   [chunk.PartFiles]target
-	cutter    *partCutter // for a folder; nil for a file
-	raw       int64       // bytes of the results up to next, before they are encoded
-	units     *units      // of an output that is encoded or has columns; nil for plain lines
-	landed    landed
-	lines     int64           // of the results up to next
-	arrays    []target        // beside the output
-	arraySums []chunk.FileSum // of their rows
-	rows      rowMemory       // for them
-	fileUnits [][]Unit        // of each file of a table
-	failed    error           // an append failed: nothing may be appended after it
-	closed    bool
+	options Options
+	waiting map[int64]chunk.Segment
+	head    Durable // what has been taken; its results may not be appended yet
+	raw     int64   // bytes of the results up to there, before they are encoded
+	lines   int64   // and their lines
+	cutter  *partCutter
+	units   *units   // of its results
+	results *results // what has been appended of them
+	landed  landed
+	beside  [chunk.PartFiles]target // the other files; not the results
+	failed  error                   // an append failed: nothing may be appended after it
+	closed  bool
 
 	// Appended since the last durable point.
 	parts     []chunk.Segment
@@ -48,6 +41,15 @@ type Output struct {
 	point     *point // in progress, or nil
 
 	writeback writeback
+}
+
+// landed is the state up to which the output may become durable, and what was appended after
+// it.
+type landed struct {
+	durable Durable
+	read    chunk.FileSum     // of the results since the last mark, as they were encoded
+	units   []Unit            // since the last mark
+	columns chunk.PartColumns // like read
 }
 
 // Options say where the output goes.
@@ -84,9 +86,8 @@ type Options struct {
 	Stop <-chan struct{}
 	// Journal records what must survive a crash; nil for a stream, which cannot be resumed.
 	Journal *Journal
-	// Input keeps what a resumed job needs until it is durable in the output; nil if it keeps
-	// nothing.
-	Input input.Keeper
+	// Input keeps what a resumed job needs until it is durable in the output; nil for none.
+	Input *input.Source
 	// NoDurable skips durable points, to measure their cost.
 	NoDurable bool
 	// DurableEvery is the interval between durable points; default 5s.
@@ -102,6 +103,10 @@ const (
 	PartsDir        = "parts"
 )
 
+// Temporary are the names of results, failed records and failures in the job folder until they are
+// complete.
+var Temporary = [chunk.PartFiles]string{"output.partial", "errors.partial", PartialFailures}
+
 // replaces reports whether a file may replace an existing one. Files in the job folder
 // always may.
 func (o Options) replaces(kind int) bool {
@@ -116,16 +121,13 @@ func (o Options) mode(kind int) os.FileMode {
 	return modes[kind]
 }
 
-// cutsUnits reports whether the results are cut into units.
-func (o Options) cutsUnits() bool { return o.Format.Encodes() || o.Layout != nil }
-
 // paths returns the final and temporary names of the output's files.
 func (o Options) paths() (final, temporary [chunk.PartFiles]string) {
 	final = [chunk.PartFiles]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
 	if o.KeepFailed {
 		final[chunk.FailedRecords] = filepath.Join(o.WorkDir, KeptFile)
 	}
-	for i, name := range [chunk.PartFiles]string{"output.partial", "errors.partial", PartialFailures} {
+	for i, name := range Temporary {
 		temporary[i] = filepath.Join(o.WorkDir, name)
 	}
 	return final, temporary
@@ -153,63 +155,45 @@ func Resume(options Options, state State) (*Output, error) {
 	return o, nil
 }
 
-func openOutput(options Options, state State) (*Output, error) {
+func openOutput(options Options, state State) (_ *Output, err error) {
 	o := &Output{
-		options: options, next: state.Durable.Next, place: state.Durable.Place, sizes: state.Durable.Sizes,
-		tally: state.Durable.Tally.Clone(), sum: state.ResultSum(), raw: state.Unencoded(), waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
+		options: options, waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
+		head: state.Durable, raw: state.Unencoded(), landed: landed{durable: state.Durable},
 	}
+	o.head.Tally = state.Durable.Tally.Clone()
 	for _, s := range state.Output {
 		o.lines += s.Lines
 	}
 	if options.PartBytes > 0 {
 		o.cutter = state.cutParts(options)
 	}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	if o.results, err = openResults(options, state, o.cutter, &o.writeback); err != nil {
+		return nil, err
+	}
 	final, temporary := options.paths()
-	for i := range o.targets {
+	for _, i := range []int{chunk.FailedRecords, chunk.Failures} {
 		if final[i] == "" {
 			continue
 		}
-		var err error
-		if i == chunk.Results && o.cutter != nil {
-			o.targets[i], err = openPartFolder(final[i], temporary[i], o.cutter.parts)
-		} else {
-			o.targets[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], options.mode(i))
-		}
-		if err != nil {
-			o.Abandon()
+		if o.beside[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], options.mode(i)); err != nil {
 			return nil, err
 		}
 	}
-	o.openUnits(state)
-	if err := o.openArrays(state); err != nil {
-		o.Abandon()
-		return nil, err
-	}
+	t := &o.results.target
+	direct := t.temporary == "" && !options.Format.Table // a table is of no use before its end
+	o.units = newUnits(options, direct, o.head.Next, len(state.Encoded) > 0 && t.size > t.begun)
+	o.units.fileEnded = o.cutter != nil && o.cutter.full
 	if options.Journal != nil { // it will refer to files that must exist
 		if err := files.SyncDir(options.WorkDir); err != nil {
-			o.Abandon()
-			return nil, fault.New(fault.Storage, "create output: %w", err)
+			return nil, fault.WriteFailed.New("create output: %w", err)
 		}
 	}
 	return o, nil
-}
-
-// openUnits prepares the encoding of results.
-func (o *Output) openUnits(state State) {
-	if !o.options.cutsUnits() {
-		return
-	}
-	direct := o.targets[chunk.Results].temporary == "" && !o.options.Format.Table // which is of no use before its end
-	begun := len(state.Encoded) > 0 && o.targets[chunk.Results].size > o.targets[chunk.Results].begun
-	o.units = newUnits(o.options, direct, o.next, begun)
-	o.landed = landed{durable: state.Durable, raw: o.raw}
-	if o.cutter != nil {
-		o.landed.part = len(o.cutter.parts) - 1
-	}
-	if o.units.table() {
-		o.landed.groups, o.units.fileEnded = state.groups(o.options), o.cutter != nil && o.cutter.full
-		o.noteFileUnits(state)
-	}
 }
 
 // Commit journals a finished segment and appends it, together with segments that waited for
@@ -237,7 +221,7 @@ func (o *Output) take(s chunk.Segment) error {
 	}
 	o.waiting[s.First] = s
 	for {
-		s, ok := o.waiting[o.next]
+		s, ok := o.waiting[o.head.Next]
 		if !ok {
 			return o.Checkpoint(false)
 		}
@@ -256,93 +240,43 @@ func (o *Output) take(s chunk.Segment) error {
 	}
 }
 
-// append appends a whole segment. A partial append does not count.
+// append takes a whole segment: its results into units, which are appended when they are
+// encoded, its other files at once. A partial append does not count.
 func (o *Output) append(s chunk.Segment) error {
 	path := o.partPath(s)
+	if o.cutter != nil && o.cutter.next(s.First) {
+		o.units.beginPart(o.cutter.last().Name)
+	}
+	if err := o.units.take(path, s, func() error { return o.land(false) }); err != nil {
+		return err
+	}
 	base := o.raw // position of the part in the results
 	if o.options.Format.Table {
 		base = o.lines
 	}
-	if o.cutter != nil && o.cutter.next(s.First) {
-		if err := o.beginPart(o.cutter.last().Name); err != nil {
-			return err
-		}
-	}
-	for i := range o.targets {
-		if i == chunk.Results && o.units != nil {
-			ended := func() error { return o.land(false) }
-			take := func() error { return o.units.take(path+suffixes[i], s, ended) }
-			if o.units.rows != nil {
-				take = func() error { return o.units.takeRows(path, s, ended) }
-			}
-			if err := take(); err != nil {
-				return err
-			}
-			continue
-		}
-		copyPart := o.targets[i].copyPart
+	for i := chunk.FailedRecords; i < chunk.PartFiles; i++ {
+		t := &o.beside[i]
+		copyPart := t.copyPart
 		if i == chunk.Failures {
-			copyPart = func(part *os.File, _ int64) (int64, error) {
-				return record.MoveFailures(o.targets[i].writer, part, base)
-			}
+			copyPart = func(part *os.File, _ int64) (int64, error) { return record.MoveFailures(t.writer, part, base) }
 		}
-		if err := o.targets[i].appendFile(path+suffixes[i], s.Files[i].Bytes, copyPart); err != nil {
+		if err := t.appendFile(path+suffixes[i], s.Files[i].Bytes, copyPart); err != nil {
 			return err
 		}
-		o.writeback.begin(&o.targets[i], s.Files[i].Bytes)
-	}
-	for i := range o.targets {
-		o.sizes[i] = o.targets[i].size
+		o.writeback.begin(t, s.Files[i].Bytes)
+		o.head.Sizes[i] = t.size
 	}
 	delete(o.waiting, s.First)
-	o.next, o.place = s.End(), s.Next
+	o.head.Next, o.head.Place = s.End(), s.Next
+	o.head.Tally.Add(s.Tally)
 	o.raw += s.Files[chunk.Results].Bytes
 	o.lines += s.Lines
-	o.tally.Add(s.Tally)
 	if o.cutter != nil {
 		o.cutter.add(s.Run())
 	}
-	o.appended(s)
-	return nil
-}
-
-// appended notes a segment that has been appended. If the output is encoded, the segment is
-// in a unit now, and is appended with it.
-func (o *Output) appended(s chunk.Segment) {
-	if o.units != nil {
-		full := o.cutter != nil && o.cutter.full
-		if !s.Inner && o.units.endChunk(full) {
-			if full && o.units.table() {
-				o.units.endFile()
-			}
-			o.units.reach(*o.head())
-		}
-		return
+	if o.units.endSegment(s, o.cutter != nil && o.cutter.full) {
+		o.units.reach(o.head)
 	}
-	o.sum = o.sum.Join(s.Files[chunk.Results])
-	for i := range s.Files {
-		o.bytes += s.Files[i].Bytes
-	}
-	if o.options.Journal == nil {
-		removeCommitted(o.partPath(s))
-	} else {
-		o.parts = append(o.parts, s)
-	}
-}
-
-// beginPart begins the next part of a folder.
-func (o *Output) beginPart(name string) error {
-	if o.units != nil {
-		o.units.beginPart(name)
-		return nil
-	}
-	if err := o.settle(); err != nil { // it covers the part that ends
-		return err
-	}
-	if err := o.targets[chunk.Results].nextPart(name); err != nil {
-		return err
-	}
-	crash.Point("part-begun")
 	return nil
 }
 
@@ -350,30 +284,102 @@ func (o *Output) partPath(s chunk.Segment) string {
 	return filepath.Join(o.options.WorkDir, PartsDir, s.Part)
 }
 
+// Encoded is signaled when a unit is encoded, for Land to append it.
+func (o *Output) Encoded() <-chan struct{} { return o.units.finished }
+
+// Land appends the encoded units whose turn it is.
+func (o *Output) Land() error {
+	if err := o.land(false); err != nil {
+		return err
+	}
+	return o.Checkpoint(false)
+}
+
+// land performs the steps that are ready, or all with wait.
+func (o *Output) land(wait bool) error {
+	for o.failed == nil {
+		s, ok := o.units.next(wait)
+		if !ok {
+			break
+		}
+		o.failed = o.perform(s)
+	}
+	return o.failed
+}
+
+func (o *Output) perform(s step) error {
+	l := &o.landed
+	switch {
+	case s.unit != nil:
+		unit, err := o.results.add(s.unit)
+		l.read = l.read.Join(s.unit.read)
+		l.columns.Index, l.columns.Values = l.columns.Index.Join(s.unit.readColumns.Index), l.columns.Values.Join(s.unit.readColumns.Values)
+		l.units = append(l.units, unit)
+		return err
+	case s.tail:
+		unit, err := o.results.end()
+		l.units = append(l.units, unit)
+		return err
+	case s.mark != nil:
+		return o.landMark(*s.mark)
+	}
+	if err := o.settle(); err != nil { // it covers the part that ends
+		return err
+	}
+	return o.results.begin(s.part)
+}
+
+// landMark records that everything up to a mark is appended.
+func (o *Output) landMark(m mark) error {
+	l := &o.landed
+	if l.read != m.results {
+		return errPartChanged(m.results, l.read)
+	}
+	if l.columns != m.columns {
+		return errPartChanged(m.columns.Values, l.columns.Values)
+	}
+	m.Sizes[chunk.Results], m.Sides = o.results.target.size, o.results.arraySizes()
+	if o.options.Journal != nil && !o.units.segments { // no durable point may cover units that the journal lacks
+		if err := o.options.Journal.Append(Entry{Encoded: &Encoded{First: m.first, Next: m.Next, Units: l.units}}); err != nil {
+			return err
+		}
+	}
+	*l = landed{durable: m.Durable}
+	if o.options.Journal == nil {
+		for _, s := range m.segments {
+			removeCommitted(o.partPath(s))
+		}
+		return nil
+	}
+	o.parts = append(o.parts, m.segments...)
+	for _, s := range m.segments {
+		for _, f := range s.Files {
+			o.bytes += f.Bytes
+		}
+	}
+	crash.Point("encoded")
+	return nil
+}
+
 // Appended returns the tally of the output so far and the first record that is not in it.
-func (o *Output) Appended() (chunk.Tally, int64) { return o.tally.Clone(), o.next }
+func (o *Output) Appended() (chunk.Tally, int64) { return o.head.Tally.Clone(), o.head.Next }
 
 // ResultSum returns the checksum of the results in the output. It does not read them back.
-func (o *Output) ResultSum() chunk.FileSum { return o.sum }
+func (o *Output) ResultSum() chunk.FileSum { return o.results.sum }
+
+// ArraySums returns the checksums of the finished arrays.
+func (o *Output) ArraySums() []chunk.FileSum { return o.options.finishedSums(o.results.arraySums) }
 
 // Unencoded returns the size of the results before encoding.
 func (o *Output) Unencoded() int64 { return o.raw }
 
 // Size returns the size of the whole output so far. It estimates that of results that are
 // not encoded yet.
-func (o *Output) Size() (bytes int64) {
-	for i := range o.targets {
-		bytes += o.targets[i].size
+func (o *Output) Size() int64 {
+	bytes := o.results.size() + o.beside[chunk.FailedRecords].size + o.beside[chunk.Failures].size
+	ratio := 1.0
+	if o.results.raw > 0 {
+		ratio = float64(o.results.target.size) / float64(o.results.raw)
 	}
-	for _, size := range o.arraySizes() {
-		bytes += size
-	}
-	if o.units == nil {
-		return bytes
-	}
-	unencoded, ratio := float64(o.raw-o.landed.raw), 1.0
-	if o.landed.raw > 0 {
-		ratio = float64(o.targets[chunk.Results].size) / float64(o.landed.raw)
-	}
-	return bytes + int64(unencoded*ratio)
+	return bytes + int64(float64(o.raw-o.results.raw)*ratio)
 }

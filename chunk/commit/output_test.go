@@ -63,11 +63,11 @@ func (j *job) segment(t testing.TB, first, n int64, apart bool) chunk.Segment {
 	for i := first; i < first+n; i++ {
 		switch i % 3 {
 		case 0:
-			chunktest.Must(t, part.Succeed(fmt.Appendf(nil, "%d\n", i)))
+			chunktest.Must(t, part.Write(Outcome{Lines: fmt.Appendf(nil, "%d\n", i)}))
 		case 1:
-			chunktest.Must(t, part.Fail(input.Record{Data: fmt.Appendf(nil, `{"i":%d}`, i), Index: i, Line: i + 1}, fault.New(fault.Record, "bad")))
+			chunktest.Must(t, part.Write(Outcome{Record: input.Record{Data: fmt.Appendf(nil, `{"i":%d}`, i), Index: i, Line: i + 1}, Fault: fault.New(fault.Record, "bad")}))
 		case 2:
-			chunktest.Must(t, part.Drop())
+			chunktest.Must(t, part.Write(Outcome{Dropped: true}))
 		}
 	}
 	segment, err := part.Close(chunk.Chunk{File: "in", First: first + n, Line: first + n + 1})

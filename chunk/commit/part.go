@@ -5,10 +5,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,11 +38,12 @@ var modes = [chunk.PartFiles]os.FileMode{files.PublicMode, files.PublicMode, fil
 // Part is the result of a segment while it is being written.
 type Part struct {
 	options PartOptions
+	store   store
 	files   [chunk.PartFiles]partFile
 	index   partFile // of the lines, in a job with columns
 	values  partFile // of the columns
-	entry   []byte   // scratch
-	lines   int64    // of the results
+	scratch []byte
+	lines   int64 // of the results
 	tally   chunk.Tally
 }
 
@@ -55,36 +54,38 @@ type PartOptions struct {
 	Path string
 	// Chunk is the chunk whose records, or first records, the part holds.
 	Chunk chunk.Chunk
+	// Store is how it keeps outcomes; the zero value is chunk.StoreLines.
+	Store chunk.Store
 	// ErrorsApart writes failed records to a separate file.
 	ErrorsApart bool
-	// Framed writes the number of bytes before each record's lines, and FailedFrame for a
-	// failed record, so that a reader can tell which lines belong to which record.
-	Framed bool
-	// FrameFailures, with Framed, adds two more frames after FailedFrame: the failure as
-	// JSON, and the record.
-	FrameFailures bool
 	// Rows: the job has columns. Each line of the results has an entry in an index, and those
-	// of results have values. In framed results, the number of bytes of a record's lines is
-	// followed by that of their values, which follow the lines.
+	// of results have values.
 	Rows bool
-	// Table, with Rows: the results become rows of a table, which do not hold whole records.
-	// Failed records are therefore kept in the separate file, too, and the positions of
-	// failures count rows.
-	Table bool
-	// Batch: the results are lines of OpenAI's batch files. A failed record has a line with its
-	// error there, and is also kept in the separate file.
-	Batch bool
 	// Step and Device are recorded in marks and failures.
 	Step   string
 	Device string
 }
 
-// FailedFrame stands for a failed record in framed results.
-const FailedFrame = -1
+// Outcome is what became of a record: it succeeded, was dropped, or failed.
+type Outcome struct {
+	Record input.Record
+	// Lines are the results, each with its newline; Values those of their columns. Lines of a
+	// table are its rows, and Values their entries of the index.
+	Lines, Values []byte
+	// Run is how many consecutive records Lines hold, one line each; 0 for those of Record alone.
+	Run int
+	// Dropped: the record has no result.
+	Dropped bool
+	// Fault is why the record failed. One that had a mark in the input (fault.Upstream) stays
+	// as it is.
+	Fault *fault.Error
+	// Failure describes a failed record as an earlier part did, in place of Fault.
+	Failure *record.Failure
+}
 
 // NewPart begins a part. Its files are created on their first write.
 func NewPart(options PartOptions) *Part {
-	p := &Part{options: options}
+	p := &Part{options: options, store: stores[options.Store]}
 	for i, suffix := range suffixes {
 		p.files[i].path = options.Path + suffix
 	}
@@ -92,236 +93,141 @@ func NewPart(options PartOptions) *Part {
 	return p
 }
 
-// Succeed writes a record's lines, each with its newline.
-func (p *Part) Succeed(lines []byte) error {
-	p.tally.Records++
-	p.tally.Succeeded++
-	if err := p.frame(len(lines)); err != nil {
-		return storage(err)
+// Write writes the outcome of the next record, or of a run of records.
+func (p *Part) Write(o Outcome) error {
+	n := int64(max(o.Run, 1))
+	p.tally.Records += n
+	switch {
+	case o.Failure != nil:
+		return storage(p.fail(o.Record, *o.Failure))
+	case o.Fault != nil:
+		return storage(p.failBy(o.Record, o.Fault))
+	case o.Dropped:
+		p.tally.Dropped++
+	default:
+		p.tally.Succeeded += n
 	}
-	p.lines += int64(bytes.Count(lines, newline))
-	_, err := p.files[chunk.Results].Write(lines)
-	return storage(err)
-}
-
-// SucceedRows writes a record's lines, each with its newline, in a job with columns. values
-// are those of all lines.
-func (p *Part) SucceedRows(lines, values []byte) error {
-	p.tally.Records++
-	p.tally.Succeeded++
-	if p.options.Framed {
-		_, err := fmt.Fprintf(&p.files[chunk.Results], "%d %d\n", len(lines), len(values))
-		for _, data := range [][]byte{lines, values} {
-			if err == nil && len(data) > 0 {
-				_, err = p.files[chunk.Results].Write(data)
-			}
-		}
-		return storage(err)
+	if p.store.framed {
+		return storage(p.frame(len(o.Lines), o.Lines, o.Values))
 	}
-	_, err := p.files[chunk.Results].Write(lines)
-	if err == nil && len(values) > 0 {
-		_, err = p.values.Write(values)
+	if o.Dropped {
+		return nil
 	}
-	if err == nil {
-		err = p.addEntries(lines)
+	_, err := p.files[chunk.Results].Write(o.Lines)
+	values := &p.values
+	if p.store.rows {
+		values = &p.index
 	}
-	return storage(err)
-}
-
-// SucceedStored writes n consecutive records that are already lines, in a job with columns.
-// values are those of all lines. It must not be used for framed results.
-func (p *Part) SucceedStored(lines []byte, n int, values []byte) error {
-	p.tally.Records += int64(n)
-	p.tally.Succeeded += int64(n)
-	_, err := p.files[chunk.Results].Write(lines)
-	if err == nil && len(values) > 0 {
-		_, err = p.values.Write(values)
+	if err == nil && len(o.Values) > 0 {
+		_, err = values.Write(o.Values)
 	}
-	if err == nil {
-		err = p.addEntries(lines)
+	switch {
+	case err != nil:
+	case p.store.rows:
+		p.lines += columns.Entries(o.Values)
+	case p.options.Rows:
+		err = p.addEntries(o.Lines)
+	case o.Run > 0:
+		p.lines += n
+	default:
+		p.lines += int64(bytes.Count(o.Lines, newline))
 	}
 	return storage(err)
 }
 
 // addEntries adds lines with values to the index.
 func (p *Part) addEntries(lines []byte) error {
-	p.entry = p.entry[:0]
+	p.scratch = p.scratch[:0]
 	for len(lines) > 0 {
 		length := bytes.IndexByte(lines, '\n') + 1
 		lines = lines[length:]
 		p.lines++
-		p.entry = columns.AppendEntry(p.entry, int64(length), true)
+		p.scratch = columns.AppendEntry(p.scratch, int64(length), true)
 	}
-	_, err := p.index.Write(p.entry)
+	_, err := p.index.Write(p.scratch)
 	return err
 }
 
-// addEntry adds a line without values to the index.
-func (p *Part) addEntry(length int64) error {
-	p.entry = columns.AppendEntry(p.entry[:0], length, false)
-	_, err := p.index.Write(p.entry)
-	return err
-}
-
-// SucceedUnchanged writes n consecutive records that are already lines. It must not be used
-// for framed results.
-func (p *Part) SucceedUnchanged(lines []byte, n int) error {
-	p.tally.Records += int64(n)
-	p.tally.Succeeded += int64(n)
-	p.lines += int64(n)
-	_, err := p.files[chunk.Results].Write(lines)
-	return storage(err)
-}
-
-// frame writes the size of a record's lines to framed results.
-func (p *Part) frame(size int) error {
-	if !p.options.Framed {
-		return nil
-	}
-	_, err := fmt.Fprintf(&p.files[chunk.Results], "%d\n", size)
-	return err
-}
-
-// frameFailed writes the frames of a failed record.
-func (p *Part) frameFailed(r input.Record, e *fault.Error) error {
-	if err := p.frame(FailedFrame); err != nil || !p.options.FrameFailures {
-		return err
+// failBy writes a record that failed for this reason.
+func (p *Part) failBy(r input.Record, e *fault.Error) error {
+	var replaced string // the mark it had in the input
+	if e.Kind == fault.Upstream {
+		e = passed(r.Data)
+	} else {
+		e, replaced = e.Bounded(), string(record.MarkOf(r.Data))
 	}
 	described := *e
-	described.Step = p.step(e)
-	encoded, err := json.Marshal(&described)
-	if err != nil {
-		return err
-	}
-	for _, data := range [][]byte{encoded, r.Data} {
-		if err := p.frame(len(data)); err != nil {
-			return err
-		}
-		if _, err := p.files[chunk.Results].Write(data); err != nil {
+	described.Step = cmp.Or(e.Step, p.options.Step) // the step of a chain that reported it, or the kernel
+	if p.store.framed {
+		if err := p.frameFailed(r, described); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// Drop counts a record without a line.
-func (p *Part) Drop() error {
-	p.tally.Records++
-	p.tally.Dropped++
-	return storage(p.frame(0))
-}
-
-// Fail writes a record marked with its failure.
-func (p *Part) Fail(r input.Record, e *fault.Error) error {
-	e = e.Bounded()
-	p.tally.Records++
-	p.tally.Failed++
-	at := p.position()
 	from := p.options.Chunk.Origin(r.Line)
-	mark := record.Mark{Kind: e.Kind, Message: e.Message, Step: p.step(e), File: from.File, Line: from.Line, Row: from.Row}
-	var err error
-	if p.options.Framed {
-		err = p.frameFailed(r, e)
-	} else {
-		err = p.keep(
-			func(w io.Writer) error { return record.WriteMarked(w, r.Data, mark) },
-			p.stand(r, mark, func(w io.Writer) error { return record.WriteRow(w, r.Data, mark) }))
-	}
-	if err != nil {
-		return storage(err)
-	}
-	return p.note(r, e, at, string(record.MarkOf(r.Data)))
+	return p.fail(r, record.Failure{
+		Record: r.Index, Line: from.Line, Rows: from.Row, File: cmp.Or(from.File, p.options.Chunk.File), Source: from.File, Offset: r.Offset,
+		Length: int64(len(r.Data)), CRC32C: chunk.Checksum(r.Data),
+		Kind: e.Kind, Message: e.Message, Step: described.Step, Detail: e.Detail, Device: p.options.Device, Replaced: replaced,
+	})
 }
 
-// step returns where a record failed: the step of a chain that reported it, or the kernel.
-func (p *Part) step(e *fault.Error) string {
-	if e.Step != "" {
-		return e.Step
-	}
-	return p.options.Step
-}
-
-// Pass writes a record that had a mark in the input: unchanged, but counted as failed.
-func (p *Part) Pass(r input.Record) error {
-	p.tally.Records++
-	p.tally.Failed++
-	at := p.position()
-	e := fault.New(fault.Upstream, "the record already has an _error in the input")
-	if message := record.MessageOf(record.MarkOf(r.Data)); message != "" {
-		e = fault.New(fault.Upstream, "the record already has an _error in the input: %s", message).Bounded()
-	}
-	var err error
-	if p.options.FrameFailures {
-		err = p.frameFailed(r, e)
-	} else {
-		write := func(w io.Writer) error { return writeLine(w, r.Data) }
-		err = p.keep(write, p.stand(r, record.Mark{Kind: e.Kind, Message: e.Message}, write))
-	}
-	if err != nil {
-		return storage(err)
-	}
-	return p.note(r, e, at, "")
-}
-
-func writeLine(to io.Writer, line []byte) error {
-	if _, err := to.Write(line); err != nil {
+// fail writes a failed record where the store keeps it, and a line of failures.jsonl.
+func (p *Part) fail(r input.Record, f record.Failure) error {
+	f.At = p.position()
+	if err := p.keep(Failed{r.Data, f}); err != nil {
 		return err
 	}
-	_, err := to.Write(newline)
+	f.Size = p.position() - f.At
+	return p.describe(f)
+}
+
+// describe counts a failed record and writes its line of failures.jsonl.
+func (p *Part) describe(f record.Failure) error {
+	p.tally.Failed++
+	p.tally.Add(chunk.FailureTally(f.Kind.String(), f.Message, f.Detail, f.Line).In(chunk.Origin{File: f.Source, Row: f.Rows}, f.Record))
+	line, err := f.AppendLine(nil)
+	if err == nil {
+		_, err = p.files[chunk.Failures].Write(line)
+	}
 	return err
 }
 
-// stand returns what writes the line that stands for a failed record in a batch file, or else
-// in a table.
-func (p *Part) stand(r input.Record, mark record.Mark, row func(io.Writer) error) func(io.Writer) error {
-	if !p.options.Batch {
-		return row
+// passed is the fault of a record that had a mark in the input.
+func passed(line []byte) *fault.Error {
+	if message := record.MessageOf(record.MarkOf(line)); message != "" {
+		return fault.EarlierError.New("the record already has an _error in the input: %s", message).Bounded()
 	}
-	return func(w io.Writer) error { return record.WriteBatchError(w, r.Index, r.Data, mark) }
+	return fault.EarlierError.New("the record already has an _error in the input")
 }
 
-// keep writes the line of a failed record; row is the line that stands for it in a table or a
-// batch file.
-func (p *Part) keep(line, row func(io.Writer) error) error {
-	if p.options.ErrorsApart || p.options.Table || p.options.Batch {
-		if err := line(&p.files[chunk.FailedRecords]); err != nil || p.options.ErrorsApart && !p.options.Batch {
+// keep writes a failed record to the file of failed records, and its placeholder to the
+// results.
+func (p *Part) keep(f Failed) error {
+	apart, placed := p.store.keeps(p.options.ErrorsApart)
+	if apart {
+		if err := f.writeLine(&p.files[chunk.FailedRecords]); err != nil {
 			return err
 		}
-		line = row
+	}
+	if !placed {
+		return nil
 	}
 	before := p.files[chunk.Results].sum.Bytes
 	p.lines++
-	if err := line(&p.files[chunk.Results]); err != nil || !p.options.Rows {
+	if err := p.store.placeholder(f, &p.files[chunk.Results]); err != nil || !p.options.Rows {
 		return err
 	}
-	return p.addEntry(p.files[chunk.Results].sum.Bytes - before)
+	p.scratch = columns.AppendEntry(p.scratch[:0], p.files[chunk.Results].sum.Bytes-before, false)
+	_, err := p.index.Write(p.scratch)
+	return err
 }
 
 // position returns where the results end: in bytes, or in rows of a table.
 func (p *Part) position() int64 {
-	if p.options.Table && !p.options.Framed {
+	if p.store.rows {
 		return p.lines
 	}
 	return p.files[chunk.Results].sum.Bytes
-}
-
-// note writes a line of failures.jsonl and tallies the failure. at is the record's position
-// in the results, or the position it would have; replaced is the mark it had in the input.
-func (p *Part) note(r input.Record, e *fault.Error, at int64, replaced string) error {
-	from := p.options.Chunk.Origin(r.Line)
-	p.tally.Add(chunk.FailureTally(e.Kind.String(), e.Message, e.Detail, from.Line).In(from, r.Index))
-	line, err := record.Failure{
-		At: at, Size: p.position() - at,
-		Record: r.Index, Line: from.Line, Rows: from.Row, File: cmp.Or(from.File, p.options.Chunk.File), Source: from.File, Offset: r.Offset,
-		Length: int64(len(r.Data)), CRC32C: chunk.Checksum(r.Data),
-		Kind: e.Kind, Message: e.Message, Step: p.step(e), Detail: e.Detail, Device: p.options.Device,
-		Replaced: replaced,
-	}.AppendLine(nil)
-	if err != nil {
-		return err
-	}
-	_, err = p.files[chunk.Failures].Write(line)
-	return storage(err)
 }
 
 // Counts returns the counts of what has been written.
@@ -341,7 +247,7 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 		s.Files[i] = p.files[i].sum
 	}
 	failed = cmp.Or(failed, p.index.close(), p.values.close())
-	if p.options.Rows && !p.options.Framed {
+	if p.options.Rows && !p.store.framed {
 		s.Columns = &chunk.PartColumns{Index: p.index.sum, Values: p.values.sum}
 	}
 	return s, storage(failed)
@@ -411,7 +317,7 @@ func storage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fault.New(fault.Storage, "write part: %w", err)
+	return fault.JobFiles.New("write part: %w", err)
 }
 
 // partBuffers are reused because the system must find and clear the memory of a new buffer,

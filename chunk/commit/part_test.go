@@ -72,11 +72,10 @@ func TestPart(t *testing.T) {
 				Path: filepath.Join(dir, "p"), Chunk: chunk.Chunk{File: "in.jsonl", Offset: 50, Length: 100, First: 3, Records: 6, Line: 7},
 				ErrorsApart: c.apart, Step: "embed", Device: "GPU 0",
 			})
-			chunktest.Must(t, part.Succeed([]byte("1\n2\n")))
-			chunktest.Must(t, part.Drop())
-			chunktest.Must(t, part.Fail(input.Record{Data: []byte(`{"a":1}`), Index: 5, Line: 9, Offset: 70},
-				fault.New(fault.Record, "bad").WithDetail("trace")))
-			chunktest.Must(t, part.Pass(input.Record{Data: []byte(`{"_error":1}`), Index: 6, Line: 10, Offset: 80}))
+			chunktest.Must(t, part.Write(Outcome{Lines: []byte("1\n2\n")}))
+			chunktest.Must(t, part.Write(Outcome{Dropped: true}))
+			chunktest.Must(t, part.Write(Outcome{Record: input.Record{Data: []byte(`{"a":1}`), Index: 5, Line: 9, Offset: 70}, Fault: fault.New(fault.Record, "bad").WithDetail("trace")}))
+			chunktest.Must(t, part.Write(Outcome{Record: input.Record{Data: []byte(`{"_error":1}`), Index: 6, Line: 10, Offset: 80}, Fault: fault.New(fault.Upstream, "")}))
 			segment, err := part.Close(chunk.Chunk{File: "in.jsonl", Offset: 93, Length: 57, First: 7, Records: 2, Line: 11})
 			chunktest.Must(t, err)
 			want := chunk.Segment{
@@ -108,19 +107,19 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPartSucceedUnchanged: however many records are written at once, and however large
+// TestPartRuns: however many records are written at once, and however large
 // they are together, the part is the same as if they were written one by one.
-func TestPartSucceedUnchanged(t *testing.T) {
+func TestPartRuns(t *testing.T) {
 	dir := t.TempDir()
 	apiece, atOnce := NewPart(PartOptions{Path: filepath.Join(dir, "p")}), NewPart(PartOptions{Path: filepath.Join(dir, "q")})
-	for i, n := range []int{1, 3, 200, 2, 5000, 0, 700, 1} {
+	for i, n := range []int{1, 3, 200, 2, 5000, 700, 1} {
 		record := []byte(fmt.Sprintf(`{"a":%d%s}`, i, strings.Repeat(" ", 100)) + "\n")
 		for range n {
-			chunktest.Must(t, apiece.Succeed(record))
+			chunktest.Must(t, apiece.Write(Outcome{Lines: record}))
 		}
-		chunktest.Must(t, atOnce.SucceedUnchanged(bytes.Repeat(record, n), n))
+		chunktest.Must(t, atOnce.Write(Outcome{Lines: bytes.Repeat(record, n), Run: n}))
 		for _, part := range []*Part{apiece, atOnce} { // between them, in order
-			chunktest.Must(t, part.Fail(input.Record{Data: []byte(`{"b":1}`), Index: 5, Line: 9}, fault.New(fault.Record, "bad")))
+			chunktest.Must(t, part.Write(Outcome{Record: input.Record{Data: []byte(`{"b":1}`), Index: 5, Line: 9}, Fault: fault.New(fault.Record, "bad")}))
 		}
 	}
 	want, err := apiece.Close(chunk.Chunk{})
@@ -138,7 +137,7 @@ func TestPartSucceedUnchanged(t *testing.T) {
 func TestPartEmpty(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
-	chunktest.Must(t, part.Drop())
+	chunktest.Must(t, part.Write(Outcome{Dropped: true}))
 	if _, err := part.Close(chunk.Chunk{}); err != nil {
 		t.Error(err)
 	}
@@ -153,7 +152,7 @@ func TestLongMessagesAreCut(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p")})
 	message, detail := strings.Repeat("é", 1<<20), strings.Repeat("x", 1<<20)+"the end"
-	chunktest.Must(t, part.Fail(input.Record{Data: []byte("{}"), Line: 1}, fault.New(fault.Record, "%s", message).WithDetail(detail)))
+	chunktest.Must(t, part.Write(Outcome{Record: input.Record{Data: []byte("{}"), Line: 1}, Fault: fault.New(fault.Record, "%s", message).WithDetail(detail)}))
 	segment, err := part.Close(chunk.Chunk{})
 	chunktest.Must(t, err)
 	kind := segment.Tally.Kinds["record"]
@@ -179,8 +178,8 @@ func TestLongMessagesAreCut(t *testing.T) {
 func TestPartDiscard(t *testing.T) {
 	dir := t.TempDir()
 	part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: true})
-	chunktest.Must(t, part.Succeed([]byte("1\n")))
-	chunktest.Must(t, part.Fail(input.Record{Data: []byte("x")}, fault.New(fault.Record, "bad")))
+	chunktest.Must(t, part.Write(Outcome{Lines: []byte("1\n")}))
+	chunktest.Must(t, part.Write(Outcome{Record: input.Record{Data: []byte("x")}, Fault: fault.New(fault.Record, "bad")}))
 	part.Discard()
 	part.Discard()
 	if got := chunktest.Files(t, dir); len(got) > 0 {
@@ -206,9 +205,9 @@ func TestPartStorageFails(t *testing.T) {
 				dir := c.dir(t)
 				part := NewPart(PartOptions{Path: filepath.Join(dir, "p"), ErrorsApart: true})
 				data := []byte(`{"a":"` + strings.Repeat("x", size) + `"}`)
-				err := part.Succeed(append(data, '\n'))
+				err := part.Write(Outcome{Lines: append(data, '\n')})
 				if err == nil {
-					err = part.Fail(input.Record{Data: data}, fault.New(fault.Record, "bad"))
+					err = part.Write(Outcome{Record: input.Record{Data: data}, Fault: fault.New(fault.Record, "bad")})
 				}
 				if err == nil {
 					_, err = part.Close(chunk.Chunk{})
@@ -244,7 +243,7 @@ func TestPartsShareBuffers(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for i := range parts {
 		part := NewPart(PartOptions{Path: filepath.Join(dir, fmt.Sprint(i))})
-		chunktest.Must(t, part.Succeed([]byte("{}\n")))
+		chunktest.Must(t, part.Write(Outcome{Lines: []byte("{}\n")}))
 		_, err := part.Close(chunk.Chunk{})
 		chunktest.Must(t, err)
 	}

@@ -13,22 +13,20 @@ const DefaultPartBytes = 64 << 20
 // chunk of the source that brings it to the minimum size. That depends on the input, how it
 // was split, and the kernel, but not on which worker computed what when.
 type partCutter struct {
-	bytes int64
-	parts []ManifestPart
-	full  bool // the last part is full
-	// format is that of the parts. The size of encoded parts counts before encoding: where
-	// they end is decided before their units are encoded.
+	bytes  int64
+	parts  []ManifestPart
+	full   bool // the last part is full
 	format encode.Format
 }
 
 // cutParts returns the parts of the durable output.
 func (s State) cutParts(options Options) *partCutter {
 	c := s.plannedParts(options)
-	s.eachUnit(options, c.addUnit)
+	s.eachUnit(options, func(part int, u Unit) { c.parts[part].join(u.sum()) })
 	return c
 }
 
-// plannedParts returns the parts of the durable output without the sizes of encoded ones.
+// plannedParts returns the parts of the durable output without their sizes.
 func (s State) plannedParts(options Options) *partCutter {
 	c := &partCutter{bytes: options.PartBytes, format: options.Format}
 	c.begin(options.First)
@@ -54,34 +52,16 @@ func (c *partCutter) next(first int64) bool {
 	return true
 }
 
-// add appends a run to the last part.
+// add appends a run to the last part. Where parts end is decided before their units are encoded.
 func (c *partCutter) add(r chunk.Run) {
 	p := &c.parts[len(c.parts)-1]
 	p.Records += r.Records
 	p.Lines += r.Lines
-	if c.format.Encodes() {
-		p.Unencoded += r.Sum.Bytes
-		if c.format.Table {
-			p.Unencoded += r.Values
-		}
-	} else {
-		p.join(r.Sum)
-	}
-	size := p.Bytes
-	if c.format.Encodes() {
-		size = p.Unencoded
-	}
-	c.full = !r.Inner && size >= c.bytes
+	p.Unencoded += r.Sum.Bytes
+	c.full = !r.Inner && p.Unencoded >= c.bytes
 }
 
-// addUnit appends a unit to a part. Plain lines are added as they are taken.
-func (c *partCutter) addUnit(part int, u Unit) {
-	if c.format.Encodes() {
-		c.parts[part].join(u.sum())
-	}
-}
-
-// join appends bytes to a part.
+// join appends a unit to a part.
 func (p *ManifestPart) join(next chunk.FileSum) {
 	sum := chunk.FileSum{Bytes: p.Bytes, CRC: uint32(p.CRC32C)}.Join(next)
 	p.Bytes, p.CRC32C = sum.Bytes, chunk.CRC(sum.CRC)
@@ -89,3 +69,21 @@ func (p *ManifestPart) join(next chunk.FileSum) {
 
 // last returns the part that is being written.
 func (c *partCutter) last() ManifestPart { return c.parts[len(c.parts)-1] }
+
+// eachUnit calls each for the units of the durable output, with the number of the part that
+// they are in.
+func (s State) eachUnit(options Options, each func(part int, u Unit)) {
+	var parts []ManifestPart
+	if options.PartBytes > 0 {
+		parts = s.plannedParts(options).parts
+	}
+	part := 0
+	for _, e := range s.Encoded {
+		for part+1 < len(parts) && parts[part+1].First <= e.First {
+			part++
+		}
+		for _, u := range e.Units {
+			each(part, u)
+		}
+	}
+}

@@ -2,10 +2,15 @@ package commit
 
 import (
 	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // A durable point is due after this many appended bytes or this much time. They are variables
@@ -37,9 +42,53 @@ func (o *Output) Checkpoint(now bool) error {
 	}
 	if len(o.parts) > 0 {
 		o.makePoint()
+	} else {
+		o.syncParts()
 	}
 	if now {
 		return o.settle()
+	}
+	return nil
+}
+
+// syncParts makes the parts of an open unit durable, after an interval in which nothing was appended
+// to the output. So a crash of the machine costs no more than it does after a unit.
+func (o *Output) syncParts() {
+	since := &o.units.since
+	parts := since.segments[since.synced:]
+	if len(parts) == 0 {
+		return
+	}
+	p := &point{result: make(chan error, 1)}
+	o.point, o.durableAt, since.synced = p, time.Now(), len(since.segments)
+	go func() {
+		for _, s := range parts {
+			if err := syncPart(o.partPath(s)); err != nil {
+				p.result <- err
+				return
+			}
+		}
+		if err := files.SyncDir(filepath.Join(o.options.WorkDir, PartsDir)); err != nil {
+			p.result <- fault.JobFiles.New("sync parts: %w", err)
+			return
+		}
+		p.result <- o.options.Journal.Sync()
+	}()
+}
+
+// syncPart syncs the files of a part.
+func syncPart(path string) error {
+	for _, suffix := range append(suffixes[:], indexSuffix, valuesSuffix) {
+		file, err := os.Open(path + suffix)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(file.Sync(), file.Close())
+		}
+		if err != nil {
+			return fault.JobFiles.New("sync part: %w", err)
+		}
 	}
 	return nil
 }
@@ -85,34 +134,18 @@ func (o *Output) settle() error {
 	return err
 }
 
-// durable describes what may become durable: what has been appended, up to the last mark if
-// the output is encoded.
+// durable describes what may become durable.
 func (o *Output) durable() *Durable {
-	if o.units != nil {
-		d := o.landed.durable
-		d.Tally = d.Tally.Clone()
-		return &d
-	}
-	return o.head()
-}
-
-// head describes what has been taken.
-func (o *Output) head() *Durable {
-	return &Durable{Next: o.next, Place: o.place, Sizes: o.sizes, Tally: o.tally.Clone()}
+	d := o.landed.durable
+	d.Tally = d.Tally.Clone()
+	return &d
 }
 
 // journal syncs the output and the journal, and then appends entry to the journal. Because
 // everything before such an entry is on disk, anything missing before it is damage.
 func (o *Output) journal(entry Entry) error {
-	for i := range o.targets {
-		if err := o.targets[i].sync(); err != nil {
-			return err
-		}
-	}
-	for i := range o.arrays {
-		if err := o.arrays[i].sync(); err != nil {
-			return err
-		}
+	if err := o.sync(); err != nil {
+		return err
 	}
 	if o.options.Input != nil {
 		if err := o.options.Input.Sync(); err != nil {
@@ -127,4 +160,17 @@ func (o *Output) journal(entry Entry) error {
 		return err
 	}
 	return o.options.Journal.Sync()
+}
+
+// sync makes what was appended durable.
+func (o *Output) sync() error {
+	if err := o.results.sync(); err != nil {
+		return err
+	}
+	for i := range o.beside {
+		if err := o.beside[i].sync(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ type State struct {
 	Durable Durable
 	// Output are the segments in the durable output, in order.
 	Output []chunk.Segment
-	// Encoded are the units that hold their results, in order; nil if they are plain.
+	// Encoded are the units that hold their results, in order.
 	Encoded []Encoded
 	// Segments follow Durable.Next, in order, without overlap.
 	Segments []chunk.Segment
@@ -36,7 +36,7 @@ func Replay(entries []Entry) (State, error) {
 	r := replay{live: make(map[int64]chunk.Segment), encoded: make(map[int64]Encoded)}
 	for i, e := range entries {
 		if err := r.apply(e); err != nil {
-			return State{}, fault.New(fault.Conflict, "journal entry %d: %w", i+1, err).WithCode(fault.Damaged, "")
+			return State{}, fault.JobDamaged.New("journal entry %d: %w", i+1, err)
 		}
 	}
 	s := State{Durable: r.durable, Output: r.output, Encoded: r.units, Complete: r.complete, Proven: r.proven}
@@ -47,14 +47,14 @@ func Replay(entries []Entry) (State, error) {
 	next := s.Durable.Next
 	for _, segment := range s.Segments {
 		if segment.First < next {
-			return State{}, fault.New(fault.Conflict, "journal: records %d to %d were committed twice",
-				segment.First, min(next, segment.End())-1).WithCode(fault.Damaged, "")
+			return State{}, fault.JobDamaged.New("journal: records %d to %d were committed twice",
+				segment.First, min(next, segment.End())-1)
 		}
 		next = segment.End()
 	}
 	if s.Complete && len(s.Segments) > 0 {
-		return State{}, fault.New(fault.Conflict, "journal: the output is marked complete but lacks record %d",
-			s.Segments[0].First).WithCode(fault.Damaged, "")
+		return State{}, fault.JobDamaged.New("journal: the output is marked complete but lacks record %d",
+			s.Segments[0].First)
 	}
 	return s, nil
 }
@@ -125,13 +125,24 @@ func (r *replay) encode(e Encoded) error {
 	return nil
 }
 
-// takeUnits moves the units that a durable point covers to the output, and returns their
-// size, which should be want. Units without records end a file. A durable point that was begun
-// before them may follow them in the journal: only its size tells that it does not cover them.
-func (r *replay) takeUnits(from, to, want int64) (bytes int64, err error) {
+// takeUnits moves the units of these segments, which a durable point covers, to the output, and
+// returns their size, which should be want. A segment that no entry covers is a unit of its own.
+// Units without records end a file. A durable point that was begun before them may follow them in
+// the journal: only its size tells that it does not cover them.
+func (r *replay) takeUnits(segments []chunk.Segment, from, to, want int64) (bytes int64, err error) {
 	at := from
 	for {
+		for len(segments) > 0 && segments[0].First < at {
+			segments = segments[1:]
+		}
 		e, ok := r.encoded[at]
+		if !ok && len(segments) > 0 && segments[0].First == at {
+			file := segments[0].Files[chunk.Results]
+			e, ok = Encoded{First: at, Next: segments[0].End()}, true
+			if file.Bytes > 0 {
+				e.Units = []Unit{{Raw: file.Bytes, Bytes: file.Bytes, CRC: file.CRC}}
+			}
+		}
 		if !ok || e.Next > to || e.Next == e.First && bytes == want {
 			break
 		}
@@ -159,8 +170,7 @@ func (r *replay) advance(d Durable) error {
 	if !r.begun { // the start of the output is not recorded
 		at.Next = d.Next - d.Tally.Records
 	}
-	from := at.Next
-	plain := at.Sizes[chunk.Results]
+	from, before, known := at.Next, at.Sizes[chunk.Results], len(r.output)
 	for at.Next < d.Next {
 		s, ok := r.live[at.Next]
 		if !ok {
@@ -174,13 +184,11 @@ func (r *replay) advance(d Durable) error {
 			at.Sizes[i] += s.Files[i].Bytes
 		}
 	}
-	if len(r.encoded) > 0 || len(r.units) > 0 {
-		bytes, err := r.takeUnits(from, d.Next, d.Sizes[chunk.Results]-plain)
-		if err != nil {
-			return err
-		}
-		at.Sizes[chunk.Results] = plain + bytes
+	bytes, err := r.takeUnits(r.output[known:], from, d.Next, d.Sizes[chunk.Results]-before)
+	if err != nil {
+		return err
 	}
+	at.Sizes[chunk.Results] = before + bytes
 	if at.Next != d.Next || at.Place != d.Place || at.Sizes != d.Sizes || at.Tally.Counts != d.Tally.Counts {
 		return fmt.Errorf("the durable output ends at record %d with sizes %v, but its segments end at record %d with sizes %v",
 			d.Next, d.Sizes, at.Next, at.Sizes)
@@ -211,12 +219,6 @@ func (s State) ResultSum() chunk.FileSum {
 	var sum chunk.FileSum
 	for _, e := range s.Encoded {
 		sum = sum.Join(e.sum())
-	}
-	if s.Encoded != nil {
-		return sum
-	}
-	for _, segment := range s.Output {
-		sum = sum.Join(segment.Files[chunk.Results])
 	}
 	return sum
 }
@@ -261,16 +263,6 @@ func (s State) Holds(first, records int64) bool {
 	return first >= end
 }
 
-// Reach returns the end offset of everything that the state holds results for.
-func (s State) Reach() (offset int64) {
-	for _, segments := range [][]chunk.Segment{s.Output, s.Segments} {
-		for _, segment := range segments {
-			offset = max(offset, segment.Next.Offset)
-		}
-	}
-	return offset
-}
-
 // Remaining returns what remains of the planned chunks, in order. Every remaining chunk
 // begins at the start of a chunk or the end of a segment, and ends at the end of a chunk or
 // the start of a segment. Those places are known without reading the input.
@@ -311,7 +303,7 @@ func (s *State) Verify(dir string, journal *Journal) error {
 	for _, segment := range s.Segments {
 		err := checkPart(dir, segment)
 		if isReadFault(err) { // it may be intact
-			return fault.New(fault.Storage, "check part: %w", err)
+			return fault.JobFiles.New("check part: %w", err)
 		}
 		if err == nil {
 			kept = append(kept, segment)
@@ -325,7 +317,7 @@ func (s *State) Verify(dir string, journal *Journal) error {
 	s.Segments = kept
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fault.New(fault.Storage, "read parts: %w", err)
+		return fault.PartDamaged.New("read parts: %w", err)
 	}
 	for _, entry := range entries {
 		name := strings.TrimSuffix(entry.Name(), filepath.Ext(entry.Name()))

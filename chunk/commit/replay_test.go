@@ -157,12 +157,13 @@ func TestRemaining(t *testing.T) {
 				want = append(want, l)
 			}
 		}
-		planned := plan(t, path, input.CutOptions{Chunks: 1 + r.IntN(6), BatchSize: 1 + r.IntN(3), Split: []input.Split{input.SplitRecords, input.SplitBytes}[r.IntN(2)]})
+		planned := plan(t, path, cutOptions{Chunks: 1 + r.IntN(6), BatchSize: 1 + r.IntN(3), Split: []input.Split{input.SplitRecords, input.SplitBytes}[r.IntN(2)]})
 		left := state.Remaining(planned)
 		if diff := cmp.Diff(want, readAll(t, left)); diff != "" {
 			t.Fatalf("%q, %+v: %s", data, state, diff)
 		}
-		one := Remaining(input.FromCut(input.Cut{Chunks: planned, Records: total}), state)
+		one, err := counted(planned, total, state)
+		chunktest.Must(t, err)
 		if diff := cmp.Diff(left, drain(t, one), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("one at a time: %s", diff)
 		}

@@ -36,7 +36,7 @@ func outcome(t testing.TB, dir string) map[string]string {
 func newTrial(t testing.TB, r *rand.Rand) (*trial, map[string]string) {
 	data := chunktest.Input(r, 60)
 	path := chunktest.Temporary(t, data)
-	options := input.CutOptions{Chunks: 1 + r.IntN(5), BatchSize: 1 + r.IntN(4), Split: []input.Split{input.SplitRecords, input.SplitBytes}[r.IntN(2)]}
+	options := cutOptions{Chunks: 1 + r.IntN(5), BatchSize: 1 + r.IntN(4), Split: []input.Split{input.SplitRecords, input.SplitBytes}[r.IntN(2)]}
 	if r.IntN(3) == 0 {
 		options.Limits = input.Limits{Offset: r.Int64N(10), Limit: r.Int64N(40)}
 	}
@@ -368,9 +368,9 @@ func TestAbandonFull(t *testing.T) {
 func TestAbandonAfterFinish(t *testing.T) {
 	for name, damage := range map[string]func(o *Output) error{
 		"nothing":        func(*Output) error { return nil },
-		"output":         func(o *Output) error { return o.targets[chunk.Results].file.Close() },
-		"failures":       func(o *Output) error { return o.targets[chunk.Failures].file.Close() },
-		"no place to go": func(o *Output) error { o.targets[chunk.Results].path = "/none/out.jsonl"; return nil },
+		"output":         func(o *Output) error { return o.results.target.file.Close() },
+		"failures":       func(o *Output) error { return o.beside[chunk.Failures].file.Close() },
+		"no place to go": func(o *Output) error { o.results.target.path = "/none/out.jsonl"; return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t)

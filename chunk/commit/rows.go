@@ -1,10 +1,12 @@
 package commit
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -13,7 +15,8 @@ import (
 )
 
 // The results of a job with columns are cut into units row by row. A part then has two more
-// files: an index with the length of each line, and the values of the columns.
+// files: an index with the length of each line, and the values of the columns. The lines of a
+// table are its rows, and have no values beside them.
 const (
 	indexSuffix  = ".rows"
 	valuesSuffix = ".cols"
@@ -22,7 +25,6 @@ const (
 // rowUnits is how the units of an output with columns are encoded.
 type rowUnits struct {
 	layout *columns.Shared
-	arrays []Array
 	table  bool
 	// stopped is closed when nothing more is encoded. Rows without values may wait for
 	// the layout until then.
@@ -51,17 +53,22 @@ func (r *rowRange) count(values bool) {
 	r.runs = append(r.runs, rowRun{1, values})
 }
 
-// takeRows is take for an output with columns.
+// unitRows limits the rows of a unit.
+const unitRows = 1 << 20
+
+// takeRows is takeLines for an output with columns.
 func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error {
 	if s.Columns == nil || s.Columns.Index.Bytes == 0 {
-		u.takeSegment(s)
 		return nil
 	}
 	index, err := os.ReadFile(part + indexSuffix)
 	if err != nil {
-		return fault.New(fault.Storage, "read part: %w", err)
+		return fault.PartDamaged.New("read part: %w", err)
 	}
 	rowBytes := int64(u.rows.layout.Get().RowBytes())
+	if u.rows.table {
+		rowBytes = 0
+	}
 	var at, from struct{ line, entry, value int64 }
 	next := rowRange{part: part}
 	add := func() {
@@ -78,14 +85,15 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 	for rest := index; len(rest) > 0; {
 		length, values, after, err := columns.NextEntry(rest)
 		if err != nil {
-			return fault.New(fault.Storage, "read part %s: %w", part, err)
+			return fault.PartDamaged.New("read part %s: %w", part, err)
 		}
 		at.line, at.entry, rest = at.line+length, at.entry+int64(len(rest)-len(after)), after
 		if values {
 			at.value += rowBytes
 		}
 		next.count(values)
-		if u.open.raw+at.line-from.line+at.value-from.value >= u.bytes {
+		u.open.count++
+		if u.open.count >= unitRows || u.open.raw+at.line-from.line+at.value-from.value >= u.bytes {
 			add()
 			u.end()
 			if err := ended(); err != nil {
@@ -95,20 +103,9 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 	}
 	add()
 	if at.line != s.Files[chunk.Results].Bytes || at.value != s.Columns.Values.Bytes {
-		return fault.New(fault.Storage, "read part %s: %w", part, columns.ErrIndex)
+		return fault.PartDamaged.New("read part %s: %w", part, columns.ErrIndex)
 	}
-	u.takeSegment(s)
 	return nil
-}
-
-// takeSegment notes a segment whose results are in units.
-func (u *units) takeSegment(s chunk.Segment) {
-	u.since.segments = append(u.since.segments, s)
-	u.since.results = u.since.results.Join(s.Files[chunk.Results])
-	if s.Columns != nil {
-		u.since.columns.Index = u.since.columns.Index.Join(s.Columns.Index)
-		u.since.columns.Values = u.since.columns.Values.Join(s.Columns.Values)
-	}
 }
 
 // await waits until the layout is known, and reports whether it is.
@@ -130,85 +127,61 @@ func (r *rowUnits) stop() {
 	}
 }
 
-// encodeTable encodes the unit as a row group, which goes to w.
-func (u *pendingUnit) encodeTable(w io.Writer) error {
-	layout := u.format.layout.Get()
-	rows, lengths, err := u.readRows()
-	if err == nil {
-		err = rows.Check(layout)
-	}
-	if err != nil {
-		return err
-	}
-	in := &piecesReader{pieces: u.pieces}
-	defer in.close()
-	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
-	group := parquet.Rows{Count: len(lengths), Lines: make([][]byte, len(lengths))}
-	lines := make([]byte, u.lines)
-	if _, err := io.ReadFull(in, lines); err != nil {
-		return err
-	}
-	_, _ = u.read.Write(lines)
-	for i, length := range lengths {
-		if length > int64(len(lines)) {
-			return columns.ErrIndex
-		}
-		group.Lines[i], lines = bytes.TrimSuffix(lines[:length], newline), lines[length:]
-	}
-	for i := range layout.Columns {
-		group.Typed, group.Valid = append(group.Typed, rows.Column(layout, i)), append(group.Valid, rows.Valid(layout, i))
-	}
-	u.meta, _, err = layout.Table.EncodeGroup(io.MultiWriter(w, &u.sum), group)
-	return err
-}
-
-// readRows reads the index and the values of the unit's rows.
-func (u *pendingUnit) readRows() (rows columns.Rows, lengths []int64, err error) {
+// encodeTable encodes the unit, whose rows are in, as a row group. The row of a failed record is a
+// line, because it may be written before the layout is known.
+func (u *pendingUnit) encodeTable(w io.Writer, in io.Reader) error {
+	schema := u.format.layout.Get().Table
+	group, rows := parquet.NewGroup(*schema), schema.Rows()
+	buffered := bufio.NewReaderSize(io.TeeReader(in, &u.read), copyBytes)
+	var data, failed []byte
 	u.readColumns = chunk.PartColumns{}
 	for _, r := range u.rows {
 		index, err := readRange(r.part+indexSuffix, r.index)
 		if err != nil {
-			return rows, nil, err
+			return err
 		}
 		_, _ = u.readColumns.Index.Write(index)
 		for len(index) > 0 {
-			length, values, rest, err := columns.NextEntry(index)
-			if err != nil {
-				return rows, nil, err
+			var length int64
+			var isRow bool
+			if length, isRow, index, err = columns.NextEntry(index); err != nil {
+				return err
 			}
-			index, lengths, rows.Present = rest, append(lengths, length), append(rows.Present, values)
-		}
-		if r.values[1] == 0 {
-			continue
-		}
-		values, err := readRange(r.part+valuesSuffix, r.values)
-		if err != nil {
-			return rows, nil, err
-		}
-		_, _ = u.readColumns.Values.Write(values)
-		if rows.Values == nil {
-			rows.Values = values
-		} else {
-			rows.Values = append(rows.Values, values...)
+			data = slices.Grow(data[:0], int(length))[:length]
+			if _, err := io.ReadFull(buffered, data); err != nil {
+				return err
+			}
+			row := data
+			if !isRow {
+				if failed, err = rows.Append(failed[:0], bytes.TrimSuffix(data, newline), nil); err != nil {
+					return err
+				}
+				row = failed
+			}
+			if err := group.Add(row); err != nil {
+				return err
+			}
 		}
 	}
-	return rows, lengths, nil
+	var err error
+	u.meta, err = group.Finish(w)
+	return err
 }
 
 // readRange reads a range of a part's file: offset and length.
 func readRange(path string, at [2]int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fault.New(fault.Storage, "read part: %w", err)
+		return nil, fault.PartDamaged.New("read part: %w", err)
 	}
 	defer file.Close()
 	data := make([]byte, at[1])
 	_, err = file.ReadAt(data, at[0])
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fault.New(fault.Storage, "read part: %w", err)
+		return nil, fault.PartDamaged.New("read part: %w", err)
 	}
 	if err != nil {
-		return nil, fault.New(fault.Storage, "read part: %s is shorter than it was when it was written", path)
+		return nil, fault.PartDamaged.New("read part: %s is shorter than it was when it was written", path)
 	}
 	return data, nil
 }

@@ -79,11 +79,11 @@ func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
 	select {
 	case r := <-opened:
 		if r.err != nil {
-			return nil, fault.New(fault.Storage, "open output: %w", r.err)
+			return nil, fault.WriteFailed.New("open output: %w", r.err)
 		}
 		return r.file, nil
 	case <-stop:
-		return nil, fault.New(fault.Canceled, "stopped before a reader opened %s", path)
+		return nil, fault.ReaderEnded.New("stopped before a reader opened %s", path)
 	}
 }
 
@@ -91,9 +91,9 @@ func openDirect(path string, stop <-chan struct{}) (*os.File, error) {
 // from a disk that cannot be written to.
 func createFault(err error) error {
 	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
-		return fault.New(fault.Conflict, "the job folder is damaged: %w", err).WithCode(fault.Damaged, "")
+		return fault.JobDamaged.New("the job folder is damaged: %w", err)
 	}
-	return fault.New(fault.Storage, "create output: %w", err)
+	return fault.WriteFailed.New("create output: %w", err)
 }
 
 // isDirect reports whether a path is written to directly, without a temporary name.
@@ -109,17 +109,17 @@ func isDirect(path string) bool {
 func (t *target) cut(size int64) error {
 	info, err := t.file.Stat()
 	if err != nil {
-		return fault.New(fault.Storage, "open output: %w", err)
+		return fault.WriteFailed.New("open output: %w", err)
 	}
 	if info.Size() < size {
-		return fault.New(fault.Conflict, "%s has %d bytes, but the journal records %d",
-			t.file.Name(), info.Size(), size).WithCode(fault.Damaged, "")
+		return fault.JobDamaged.New("%s has %d bytes, but the journal records %d",
+			t.file.Name(), info.Size(), size)
 	}
 	if err := t.file.Truncate(size); err != nil {
-		return fault.New(fault.Storage, "truncate output: %w", err)
+		return fault.WriteFailed.New("truncate output: %w", err)
 	}
 	if _, err := t.file.Seek(size, io.SeekStart); err != nil {
-		return fault.New(fault.Storage, "truncate output: %w", err)
+		return fault.WriteFailed.New("truncate output: %w", err)
 	}
 	return nil
 }
@@ -131,19 +131,19 @@ func (t *target) appendFile(path string, size int64, copyPart func(part *os.File
 	}
 	part, err := os.Open(path)
 	if err != nil {
-		return fault.New(fault.Storage, "read part: %w", err)
+		return fault.PartDamaged.New("read part: %w", err)
 	}
 	defer part.Close()
 	if info, err := part.Stat(); err != nil || info.Size() != size {
-		return fault.New(fault.Storage, "read part: %s does not have the %d bytes that were written", path, size)
+		return fault.PartDamaged.New("read part: %s does not have the %d bytes that were written", path, size)
 	}
 	n, err := copyPart(part, size)
 	t.size += n
 	if err != nil {
-		return fault.New(fault.Storage, "write output %s: %w", t.path, err)
+		return fault.WriteFailed.New("write output %s: %w", t.path, err)
 	}
 	if n != size {
-		return fault.New(fault.Storage, "read part: %s had %d bytes instead of %d", path, n, size)
+		return fault.PartDamaged.New("read part: %s had %d bytes instead of %d", path, n, size)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (t *target) present() error {
 }
 
 func removedMeanwhile(path string) error {
-	return fault.New(fault.Storage, "the unfinished output %s was removed while the job ran", path)
+	return fault.PartDamaged.New("the unfinished output %s was removed while the job ran", path)
 }
 
 // finish gives the file its final name.
@@ -222,5 +222,5 @@ func storageOf(path string, err error) error {
 	if err == nil || fault.As(err) != nil {
 		return err
 	}
-	return fault.New(fault.Storage, "finish output %s: %w", path, err)
+	return fault.WriteFailed.New("finish output %s: %w", path, err)
 }

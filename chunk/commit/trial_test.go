@@ -104,7 +104,10 @@ func (tr *trial) plan(state State) error {
 	tr.todo = state.Remaining(tr.planned)
 	if tr.r.IntN(2) == 0 {
 		tr.todo = nil
-		source := Remaining(input.FromCut(input.Cut{Chunks: tr.planned}), state)
+		source, err := counted(tr.planned, 0, state)
+		if err != nil {
+			return err
+		}
 		for {
 			c, err := source.Next(context.Background())
 			if errors.Is(err, io.EOF) {
@@ -201,15 +204,15 @@ func (tr *trial) compute(c chunk.Chunk, stop int64) (chunk.Segment, chunk.Chunk,
 func kernel(part *Part, record input.Record) error {
 	switch sum := crc32.ChecksumIEEE(record.Data); sum % 6 {
 	case 0:
-		return part.Drop()
+		return part.Write(Outcome{Dropped: true})
 	case 1:
-		return part.Fail(record, fault.New(fault.Record, "bad %d", sum).WithDetail("trace"))
+		return part.Write(Outcome{Record: record, Fault: fault.New(fault.Record, "bad %d", sum).WithDetail("trace")})
 	case 2:
-		return part.Pass(record)
+		return part.Write(Outcome{Record: record, Fault: fault.New(fault.Upstream, "")})
 	case 3:
-		return part.Succeed(fmt.Appendf(nil, "%q\n%d\n", record.Data, sum))
+		return part.Write(Outcome{Lines: fmt.Appendf(nil, "%q\n%d\n", record.Data, sum)})
 	}
-	return part.Succeed(fmt.Appendf(nil, "%q\n", record.Data))
+	return part.Write(Outcome{Lines: fmt.Appendf(nil, "%q\n", record.Data)})
 }
 
 // undisturbed returns the expected output: all chunks in order, without a journal.

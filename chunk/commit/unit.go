@@ -51,8 +51,10 @@ type pendingUnit struct {
 	lines  int64        // bytes of pieces
 	raw    int64        // bytes of lines and values
 	codec  encode.Codec // nil for plain lines, and for a table
+	copied bool         // the pieces are whole files and are copied as they are; their writers have computed sum and read
 	format *rowUnits    // of an output with columns, else nil
 	rows   []rowRange   // the rows of pieces
+	count  int          // how many they are
 
 	// Valid when done is closed.
 	done chan struct{}
@@ -72,33 +74,32 @@ func (u *pendingUnit) add(p piece) {
 	u.pieces = append(u.pieces, p)
 }
 
-// encodeAll encodes everything that belongs to the unit; what goes into the output, to w.
-func (u *pendingUnit) encodeAll(w io.Writer) error {
-	if u.format == nil || !u.format.table {
-		return u.encode(w)
+// encode writes the unit to w and sums both sides.
+func (u *pendingUnit) encode(w io.Writer) (err error) {
+	in := &piecesReader{pieces: u.pieces}
+	defer in.close()
+	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
+	switch {
+	case u.format != nil && u.format.table:
+		err = u.encodeTable(io.MultiWriter(w, &u.sum), in)
+	case u.codec == nil:
+		u.sum, err = copySummed(w, in, u.lines)
+		u.read = u.sum
+	default:
+		err = u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.lines)
 	}
-	err := u.encodeTable(w)
 	if err != nil && fault.As(err) == nil {
-		err = fault.New(fault.Storage, "encode output: %w", err)
+		err = fault.WriteFailed.New("encode output: %w", err)
 	}
 	return err
 }
 
-// encode writes the unit to w and sums both sides.
-func (u *pendingUnit) encode(w io.Writer) error {
-	in := &piecesReader{pieces: u.pieces}
-	defer in.close()
-	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
-	if u.codec == nil {
-		sum, err := copySummed(w, in, u.lines)
-		u.sum, u.read = sum, sum
-		return err
+// release returns the memory of the encoded unit.
+func (u *pendingUnit) release() {
+	if u.data != nil {
+		unitBuffers.Put(u.data)
+		u.data = nil
 	}
-	err := u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.lines)
-	if err != nil && fault.As(err) == nil {
-		err = fault.New(fault.Storage, "encode output: %w", err)
-	}
-	return err
 }
 
 // copySummed copies size bytes of a part to w and sums them.
@@ -112,7 +113,7 @@ func copySummed(w io.Writer, in *piecesReader, size int64) (sum chunk.FileSum, e
 		}
 		_, _ = sum.Write(data)
 		if _, err := w.Write(data); err != nil {
-			return sum, fault.New(fault.Storage, "write output: %w", err)
+			return sum, fault.WriteFailed.New("write output: %w", err)
 		}
 	}
 	return sum, nil
@@ -123,7 +124,7 @@ func partFault(err error) error {
 	if fault.As(err) != nil {
 		return err
 	}
-	return fault.New(fault.Storage, "read part: %w", err)
+	return fault.PartDamaged.New("read part: %w", err)
 }
 
 // copyBytes is how much of a part is copied at a time: as much as stays in the processor's
@@ -153,7 +154,7 @@ func (r *piecesReader) Read(p []byte) (int, error) {
 			_, err = file.Seek(next.offset, io.SeekStart)
 		}
 		if err != nil {
-			return 0, fault.New(fault.Storage, "read part: %w", err)
+			return 0, fault.PartDamaged.New("read part: %w", err)
 		}
 		r.file, r.unread = file, next.length
 	}
@@ -161,11 +162,11 @@ func (r *piecesReader) Read(p []byte) (int, error) {
 	r.unread -= int64(n)
 	switch {
 	case err == io.EOF && r.unread > 0:
-		return n, fault.New(fault.Storage, "read part: %s is shorter than it was when it was written", r.file.Name())
+		return n, fault.PartDamaged.New("read part: %s is shorter than it was when it was written", r.file.Name())
 	case err == io.EOF:
 		return n, nil
 	case err != nil:
-		return n, fault.New(fault.Storage, "read part: %w", err)
+		return n, fault.PartDamaged.New("read part: %w", err)
 	}
 	return n, nil
 }
@@ -182,7 +183,7 @@ func (r *piecesReader) close() {
 func lineEnd(path string, at, size int64) (int64, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return 0, fault.New(fault.Storage, "read part: %w", err)
+		return 0, fault.PartDamaged.New("read part: %w", err)
 	}
 	defer file.Close()
 	buffer := make([]byte, 64<<10)
@@ -193,7 +194,7 @@ func lineEnd(path string, at, size int64) (int64, error) {
 		}
 		at += int64(n)
 		if err != nil {
-			return 0, fault.New(fault.Storage, "read part: %w", err)
+			return 0, fault.PartDamaged.New("read part: %w", err)
 		}
 	}
 	return size, nil
@@ -202,6 +203,6 @@ func lineEnd(path string, at, size int64) (int64, error) {
 // errPartChanged is the fault of a part that is not what its writer wrote. A resume finds
 // out which, and computes its records again.
 func errPartChanged(want, got chunk.FileSum) error {
-	return fault.New(fault.Storage, "encode output: a part was damaged before it was encoded: its %d bytes have checksum %08x instead of %08x",
+	return fault.PartDamaged.New("encode output: a part was damaged before it was encoded: its %d bytes have checksum %08x instead of %08x",
 		want.Bytes, got.CRC, want.CRC).WithDetail(fmt.Sprintf("read %d bytes", got.Bytes))
 }

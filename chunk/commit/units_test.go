@@ -30,7 +30,7 @@ func (j *job) linesSegment(t testing.TB, first int64, lines string, inner bool) 
 		Path:  filepath.Join(j.parts(), fmt.Sprintf("part-%d", j.made)),
 		Chunk: chunk.Chunk{File: "in", First: first, Line: first + 1, Following: following(inner)},
 	})
-	chunktest.Must(t, part.Succeed([]byte(lines)))
+	chunktest.Must(t, part.Write(Outcome{Lines: []byte(lines)}))
 	segment, err := part.Close(chunk.Chunk{File: "in", First: first + 1, Line: first + 2})
 	chunktest.Must(t, err)
 	return segment
@@ -275,4 +275,27 @@ func following(inner bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+// TestOpenUnitIsSynced: a durable point inside a unit syncs its parts, once, and records nothing.
+func TestOpenUnitIsSynced(t *testing.T) {
+	j := newJob(t)
+	options := Options{Path: j.out, WorkDir: j.work(), Format: format(t, "jsonl.zst"), Journal: j.journal(t), DurableEvery: 1}
+	o, err := Create(options)
+	chunktest.Must(t, err)
+	defer o.Abandon()
+	for i := range int64(3) {
+		chunktest.Must(t, o.Commit(j.linesSegment(t, i, "a line\n", false)))
+		chunktest.Must(t, o.settle())
+		if since := o.units.since; since.synced != int(i)+1 || len(since.segments) != int(i)+1 {
+			t.Errorf("%d of %d parts are synced", since.synced, len(since.segments))
+		}
+	}
+	entries, err := ReadJournal(options.Journal.path)
+	chunktest.Must(t, err)
+	for _, e := range entries {
+		if e.Durable != nil {
+			t.Errorf("durable up to record %d", e.Durable.Next)
+		}
+	}
 }

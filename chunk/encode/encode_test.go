@@ -137,38 +137,6 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// TestWriter: lines written in any pieces become the same units.
-func TestWriter(t *testing.T) {
-	held := heldBytes
-	heldBytes = UnitBytes + 1000
-	t.Cleanup(func() { heldBytes = held })
-	for name, c := range codecs() {
-		for _, data := range [][]byte{nil, lines(3), lines(50000), append(bytes.Repeat([]byte("x"), heldBytes+10), "\n{}\n"...)} {
-			var whole bytes.Buffer
-			w := NewWriter(&whole, c)
-			_, err := w.Write(data)
-			if err = errors.Join(err, w.Close()); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := decode(c, whole.Bytes()); err != nil || !bytes.Equal(got, data) {
-				t.Fatalf("%s: %d bytes instead of %d: %v", name, len(got), len(data), err)
-			}
-			var pieces bytes.Buffer
-			w = NewWriter(&pieces, c)
-			for rest := data; len(rest) > 0; {
-				n := min(len(rest), 100_003)
-				if _, err := w.Write(rest[:n]); err != nil {
-					t.Fatal(err)
-				}
-				rest = rest[n:]
-			}
-			if err := w.Close(); err != nil || len(data) < heldBytes && !bytes.Equal(pieces.Bytes(), whole.Bytes()) {
-				t.Errorf("%s: other bytes in pieces: %v", name, err)
-			}
-		}
-	}
-}
-
 func TestChoose(t *testing.T) {
 	for _, one := range []struct{ path, chosen, want string }{
 		{"out.jsonl", "", "jsonl"}, {"out", "", "jsonl"}, {"out.json", "", "jsonl"}, {"out.ndjson", "", "jsonl"}, {"out/", "", "jsonl"},

@@ -16,6 +16,9 @@ type Format struct {
 	Codec Codec
 	// Table: the results are rows of typed columns. Their units are not encoded by a Codec.
 	Table bool
+	// UnitBytes is the size of a unit before encoding: it ends with the first line that brings it
+	// there. The row groups of a table are larger, for its readers.
+	UnitBytes int64
 	// pack is the last ending of its file names, if that names a compression.
 	pack string
 	// ending is another ending of its file names.
@@ -25,10 +28,10 @@ type Format struct {
 // formats are those that gpurun writes. A format of an object store or a table belongs here
 // too.
 var formats = []Format{
-	{Name: "jsonl"},
-	{Name: "jsonl.gz", Codec: gzipCodec{}, pack: ".gz"},
-	{Name: "jsonl.zst", Codec: newZstd(), pack: ".zst"},
-	{Name: "parquet", Table: true, ending: ".pq"},
+	{Name: "jsonl", UnitBytes: 4 << 20},
+	{Name: "jsonl.gz", Codec: gzipCodec{}, UnitBytes: 4 << 20, pack: ".gz"},
+	{Name: "jsonl.zst", Codec: newZstd(), UnitBytes: 4 << 20, pack: ".zst"},
+	{Name: "parquet", Table: true, UnitBytes: 64 << 20, ending: ".pq"},
 }
 
 // Lines is the format of plain JSON lines.
@@ -40,16 +43,22 @@ func (f Format) Ending() string { return "." + f.Name }
 // Encodes reports whether the format differs from plain lines.
 func (f Format) Encodes() bool { return f.Codec != nil || f.Table }
 
-// UnitBytes is the size of a unit before encoding: it ends with the first line that brings it
-// there. The row groups of a table are larger, for its readers.
-func (f Format) UnitBytes() int64 {
-	if f.Table {
-		return tableBytes
+// Unencoded returns the size of lines before they were encoded, as reports have it: 0 for an
+// output that does not encode lines.
+func (f Format) Unencoded(bytes int64) int64 {
+	if f.Codec == nil {
+		return 0
 	}
-	return UnitBytes
+	return bytes
 }
 
-const tableBytes = 16 << 20
+// Length returns the size of lines before encoding, given that of the file and their own.
+func (f Format) Length(bytes, unencoded int64) int64 {
+	if f.Codec == nil {
+		return bytes
+	}
+	return unencoded
+}
 
 // Names lists the names of all formats.
 func Names() (names []string) {
@@ -78,7 +87,7 @@ func ByName(name string) (Format, error) {
 			return f, nil
 		}
 	}
-	return Format{}, fault.New(fault.Usage, "gpurun does not write the format %q; it writes %s", name, strings.Join(Names(), ", "))
+	return Format{}, fault.OutputFormat.New("gpurun does not write the format %q; it writes %s", name, strings.Join(Names(), ", "))
 }
 
 // foreign are endings of formats that gpurun does not write. Readers would reject an output
@@ -112,10 +121,10 @@ func ByPath(what, path string) (f Format, named bool, err error) {
 			ending = inner + ending
 		}
 		if ending == ".npy" {
-			return f, true, fault.New(fault.Usage, "the name of the %s %s ends in .npy; an array holds one column of the results, next to an output that gpurun writes: %s", what, path, Endings()).
+			return f, true, fault.OutputFormat.New("the name of the %s %s ends in .npy; an array holds one column of the results, next to an output that gpurun writes: %s", what, path, Endings()).
 				Set("column NAME=" + path)
 		}
-		return f, true, fault.New(fault.Usage, "the name of the %s %s ends in %s, a format that gpurun does not write; it writes %s",
+		return f, true, fault.OutputFormat.New("the name of the %s %s ends in %s, a format that gpurun does not write; it writes %s",
 			what, path, ending, Endings())
 	}
 	return f, named || ending == ".jsonl", nil
@@ -133,7 +142,7 @@ func Choose(path, chosen string) (Format, error) {
 	}
 	f, err := ByName(chosen)
 	if err == nil && named && f.Name != implied.Name {
-		return f, fault.New(fault.Usage, "the output %s would contain %s, but its name says %s; name it *%s", path, f.Name, implied.Name, f.Ending())
+		return f, fault.OutputFormat.New("the output %s would contain %s, but its name says %s; name it *%s", path, f.Name, implied.Name, f.Ending())
 	}
 	return f, err
 }

@@ -49,9 +49,9 @@ func TestCountIsThatOfTheJob(t *testing.T) {
 // be damaged.
 func sequenceRecords(t *testing.T, open func() io.Reader) int64 {
 	t.Helper()
-	source, err := Sequence([]Section{{Name: "in", Open: func(context.Context) (format.Lines, error) {
+	source, err := Open([]Section{{Name: "in", Open: func(context.Context) (format.Lines, error) {
 		return format.Lines{ReadCloser: io.NopCloser(open()), First: 1}, nil
-	}}}, SequenceOptions{Dir: filepath.Join(t.TempDir(), "spool"), ChunkRecords: 3, SkipBad: true})
+	}}}, Options{Dir: filepath.Join(t.TempDir(), "spool"), ChunkRecords: 3, SkipBad: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -33,19 +34,19 @@ func sizes(chunks []chunk.Chunk) []int64 {
 func TestCutByRecords(t *testing.T) {
 	for _, c := range []struct {
 		n       int
-		options CutOptions
+		options cutOptions
 		want    []int64
 	}{
-		{10, CutOptions{Chunks: 3}, []int64{4, 4, 2}},
-		{10, CutOptions{Chunks: 3, BatchSize: 1, Split: SplitRecords}, []int64{4, 4, 2}},
-		{10, CutOptions{Chunks: 1}, []int64{10}},
-		{10, CutOptions{}, []int64{10}},
-		{2, CutOptions{Chunks: 3}, []int64{1, 1}},
-		{10, CutOptions{Chunks: 3, BatchSize: 3}, []int64{6, 4}},
-		{0, CutOptions{Chunks: 3}, []int64{}},
-		{10, CutOptions{Chunks: 3, Limits: Limits{Offset: 3}}, []int64{3, 3, 1}},
-		{10, CutOptions{Chunks: 3, Limits: Limits{Limit: 4}}, []int64{2, 2}},
-		{10, CutOptions{Chunks: 3, Limits: Limits{Limit: 4}, Split: SplitBytes}, []int64{2, 2}},
+		{10, cutOptions{Chunks: 3}, []int64{4, 4, 2}},
+		{10, cutOptions{Chunks: 3, BatchSize: 1, Split: SplitRecords}, []int64{4, 4, 2}},
+		{10, cutOptions{Chunks: 1}, []int64{10}},
+		{10, cutOptions{}, []int64{10}},
+		{2, cutOptions{Chunks: 3}, []int64{1, 1}},
+		{10, cutOptions{Chunks: 3, BatchSize: 3}, []int64{6, 4}},
+		{0, cutOptions{Chunks: 3}, []int64{}},
+		{10, cutOptions{Chunks: 3, Limits: Limits{Offset: 3}}, []int64{3, 3, 1}},
+		{10, cutOptions{Chunks: 3, Limits: Limits{Limit: 4}}, []int64{2, 2}},
+		{10, cutOptions{Chunks: 3, Limits: Limits{Limit: 4}, Split: SplitBytes}, []int64{2, 2}},
 	} {
 		t.Run(fmt.Sprintf("%d/%+v", c.n, c.options), func(t *testing.T) {
 			source := open(t, chunktest.Temporary(t, chunktest.Numbered(c.n)), c.options)
@@ -59,7 +60,7 @@ func TestCutByRecords(t *testing.T) {
 
 // checkCover checks that the chunks contain every non-blank byte once, in order, and that
 // they describe themselves correctly.
-func checkCover(t *testing.T, data []byte, source Source, split Split) {
+func checkCover(t *testing.T, data []byte, source *Source, split Split) {
 	t.Helper()
 	want, blank := chunktest.Records(data)
 	chunks := drain(t, source)
@@ -112,7 +113,7 @@ func TestFileCovers(t *testing.T) {
 		chunktest.Write(t, path, data)
 		for _, split := range []Split{SplitAuto, SplitBytes} {
 			shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 1+r.IntN(32))
-			options := CutOptions{Chunks: 1 + r.IntN(12), BatchSize: r.IntN(4), Split: split}
+			options := cutOptions{Chunks: 1 + r.IntN(12), BatchSize: r.IntN(4), Split: split}
 			source := open(t, path, options)
 			checkCover(t, data, source, split)
 			closeSource(t, source)
@@ -136,7 +137,7 @@ func TestFileLimits(t *testing.T) {
 			limits.Limit = math.MaxInt64
 		}
 		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 64)
-		source := open(t, path, CutOptions{Limits: limits, Chunks: 1 + r.IntN(6)})
+		source := open(t, path, cutOptions{Limits: limits, Chunks: 1 + r.IntN(6)})
 		want := limited(all, limits)
 		if diff := cmp.Diff(want, readAll(t, drain(t, source))); diff != "" {
 			t.Fatalf("%q, %+v: %s", data, limits, diff)
@@ -148,38 +149,47 @@ func TestFileLimits(t *testing.T) {
 	}
 }
 
-// TestRecut: splitting a file again gives the same chunks as opening it with those options.
-func TestRecut(t *testing.T) {
-	noLeaks(t)
+// TestCutAgain: a count that is cut again gives the same chunks as a new one.
+func TestCutAgain(t *testing.T) {
 	r := chunktest.Seeded(t)
 	path := filepath.Join(t.TempDir(), "in.jsonl")
 	for range 200 {
 		chunktest.Write(t, path, chunktest.Input(r, 40))
 		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 64)
-		options := CutOptions{Chunks: 1 + r.IntN(12), BatchSize: r.IntN(4)}
-		switch r.IntN(3) {
-		case 0:
-			options.Split = SplitBytes
-		case 1:
+		options := cutOptions{Chunks: 1 + r.IntN(12), BatchSize: r.IntN(4)}
+		if r.IntN(2) == 0 {
 			options.Limits = Limits{Offset: r.Int64N(9), Limit: r.Int64N(40)}
 		}
-		source := open(t, path, options)
-		options.Chunks, options.BatchSize = 1+r.IntN(12), r.IntN(4)
-		if err := source.(Planner).Recut(options.Chunks, options.BatchSize); err != nil {
-			t.Fatal(err)
-		}
-		anew := open(t, path, options)
-		if diff := cmp.Diff(drain(t, anew), drain(t, source)); diff != "" {
+		count, err := CountFile(t.Context(), path, options.Limits, nil)
+		chunktest.Must(t, err)
+		_, err = count.Cut(1+r.IntN(12), r.IntN(4))
+		chunktest.Must(t, err)
+		again, err := count.Cut(options.Chunks, options.BatchSize)
+		chunktest.Must(t, err)
+		if diff := cmp.Diff(cutFile(t, path, options), again); diff != "" {
 			t.Fatalf("%+v: %s", options, diff)
 		}
-		if diff := cmp.Diff(anew.(Planner).Cut(), source.(Planner).Cut()); diff != "" {
-			t.Fatalf("%+v: %s", options, diff)
+	}
+}
+
+// TestWindow: the chunks of a window are numbered as in the whole file, however it is split.
+func TestWindow(t *testing.T) {
+	r := chunktest.Seeded(t)
+	path := filepath.Join(t.TempDir(), "in.jsonl")
+	for range 100 {
+		data := chunktest.Input(r, 40)
+		chunktest.Write(t, path, data)
+		all, _ := chunktest.Records(data)
+		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 64)
+		var got []chunktest.Line
+		for _, window := range cutFile(t, path, cutOptions{Chunks: 1 + r.IntN(5)}).Chunks {
+			source := open(t, path, cutOptions{Chunks: 1 + r.IntN(5), Split: []Split{SplitRecords, SplitBytes}[r.IntN(2)], Window: &window})
+			got = append(got, readAll(t, drain(t, source))...)
+			closeSource(t, source)
 		}
-		if source.Blank() != anew.Blank() {
-			t.Fatalf("%d blank lines, want %d", source.Blank(), anew.Blank())
+		if diff := cmp.Diff(all, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%q: %s", data, diff)
 		}
-		closeSource(t, source)
-		closeSource(t, anew)
 	}
 }
 
@@ -199,7 +209,7 @@ func TestFileBlank(t *testing.T) {
 		"": 0, "\n": 1, "\n \n\t\r\n": 3, " ": 1, "\xef\xbb\xbf\n\n": 2, "\na\n": 1, "a\n\n": 1, "\xef\xbb\xbf": 0,
 	} {
 		for _, split := range []Split{SplitRecords, SplitBytes} {
-			source := open(t, chunktest.Temporary(t, []byte(data)), CutOptions{Chunks: 3, Split: split})
+			source := open(t, chunktest.Temporary(t, []byte(data)), cutOptions{Chunks: 3, Split: split})
 			drain(t, source)
 			if got := source.Blank(); got != want {
 				t.Errorf("%q by %s: %d blank lines, want %d", data, split, got, want)
@@ -222,7 +232,7 @@ func TestOpenFileRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			refused := make(chan error, 1)
 			go func() {
-				_, err := Open(context.Background(), path, CutOptions{})
+				_, err := CountFile(context.Background(), path, Limits{}, nil)
 				refused <- err
 			}()
 			select {
@@ -248,14 +258,14 @@ func TestOpenFileUnreadable(t *testing.T) {
 		if os.Getuid() == 0 {
 			_, _ = unix.SetfsuidRetUid(65534)
 		}
-		_, err := Open(context.Background(), path, CutOptions{})
+		_, err := CountFile(context.Background(), path, Limits{}, nil)
 		refused <- err
 	}()
 	chunktest.WantKind(t, <-refused, fault.Usage)
 }
 
 func TestOpenFileCanceled(t *testing.T) {
-	_, err := Open(canceled(t), chunktest.Temporary(t, chunktest.Numbered(3)), CutOptions{})
+	_, err := CountFile(canceled(t), chunktest.Temporary(t, chunktest.Numbered(3)), Limits{}, nil)
 	chunktest.WantKind(t, err, fault.Canceled)
 }
 
@@ -264,7 +274,7 @@ func TestFileShrinks(t *testing.T) {
 	noLeaks(t)
 	shrink(t, 16, 8, 8)
 	path := chunktest.Temporary(t, chunktest.Numbered(100))
-	source := open(t, path, CutOptions{Chunks: 50, Split: SplitBytes})
+	source := open(t, path, cutOptions{Chunks: 50, Split: SplitBytes})
 	defer closeSource(t, source)
 	if _, err := source.Next(t.Context()); err != nil {
 		t.Fatal(err)
@@ -286,7 +296,7 @@ func TestFileCloseEarly(t *testing.T) {
 	noLeaks(t)
 	path := chunktest.Temporary(t, chunktest.Numbered(1000))
 	for _, split := range []Split{SplitRecords, SplitBytes} {
-		source := open(t, path, CutOptions{Chunks: 100, Split: split})
+		source := open(t, path, cutOptions{Chunks: 100, Split: split})
 		if _, err := source.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +311,7 @@ func TestFileCloseEarly(t *testing.T) {
 // TestFindManyBorders: splitting must not be quadratic in the number of chunks.
 func TestFindManyBorders(t *testing.T) {
 	data := []byte(strings.Repeat("x\n", int(blockBytes)/2+100))
-	source := open(t, chunktest.Temporary(t, data), CutOptions{Chunks: 2000})
+	source := open(t, chunktest.Temporary(t, data), cutOptions{Chunks: 2000})
 	defer closeSource(t, source)
 	chunks := drain(t, source)
 	at := int64(0)

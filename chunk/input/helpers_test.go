@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,17 +21,45 @@ func shrink(t testing.TB, block int64, read, smallest int) {
 	blockBytes, readBytes, minRead = block, read, smallest
 }
 
-func open(t testing.TB, path string, options CutOptions) Source {
+// cutOptions say how to split one plain file.
+type cutOptions struct {
+	Limits
+	Chunks, BatchSize int
+	Split             Split
+	Window            *chunk.Chunk
+}
+
+// cutFile counts a file and splits it.
+func cutFile(t testing.TB, path string, options cutOptions) Cut {
 	t.Helper()
-	source, err := Open(t.Context(), path, options)
-	if err != nil {
-		t.Fatal(err)
+	count, err := CountFile(t.Context(), path, options.Limits, options.Window)
+	chunktest.Must(t, err)
+	cut, err := count.Cut(options.Chunks, options.BatchSize)
+	chunktest.Must(t, err)
+	return cut
+}
+
+// open opens one plain file.
+func open(t testing.TB, path string, options cutOptions) *Source {
+	t.Helper()
+	info, err := os.Stat(path)
+	chunktest.Must(t, err)
+	section := Section{Path: path, Window: options.Window}
+	if options.Window == nil && options.Limits != (Limits{}) || options.Split.Counts(info.Size()) {
+		cut := cutFile(t, path, options)
+		section.Cut = &cut
 	}
+	size := info.Size()
+	if options.Window != nil {
+		size = options.Window.Length
+	}
+	source, err := Open([]Section{section}, Options{ChunkBytes: chunk.CeilDiv(size, int64(max(1, options.Chunks))), Dir: filepath.Join(t.TempDir(), "spool")})
+	chunktest.Must(t, err)
 	return source
 }
 
 // drain takes all chunks.
-func drain(t testing.TB, source Source) []chunk.Chunk {
+func drain(t testing.TB, source *Source) []chunk.Chunk {
 	t.Helper()
 	var all []chunk.Chunk
 	for {
@@ -96,7 +126,7 @@ func readAll(t testing.TB, chunks []chunk.Chunk) []chunktest.Line {
 	return all
 }
 
-func closeSource(t testing.TB, source Source) {
+func closeSource(t testing.TB, source *Source) {
 	t.Helper()
 	if err := source.Close(); err != nil {
 		t.Error(err)
@@ -114,3 +144,9 @@ func canceled(t testing.TB) context.Context {
 	cancel()
 	return ctx
 }
+
+// holds is what earlier runs have computed. All chunks are returned nevertheless.
+type holds func(first, records int64) bool
+
+func (h holds) Holds(first, records int64) bool              { return h(first, records) }
+func (h holds) Remaining(chunks []chunk.Chunk) []chunk.Chunk { return chunks }

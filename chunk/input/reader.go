@@ -30,7 +30,7 @@ var minRead = 4 << 10
 func OpenReader(c chunk.Chunk, maxRecord int64) (*Reader, error) {
 	file, err := os.Open(c.File)
 	if err != nil {
-		return nil, fault.New(fault.Storage, "open input: %w", err)
+		return nil, fault.NoSuchInput.Of(fault.Storage, "open input: %w", err)
 	}
 	return &Reader{file: file, rest: c, maxRecord: maxRecord, guess: max(minRead, firstRead)}, nil
 }
@@ -53,7 +53,7 @@ func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
 	r.spans = f.spans
 	if err != nil {
 		b.Release()
-		return fault.New(fault.Storage, "read input %s: %w", r.rest.File, err)
+		return fault.InputUnreadable.New("read input %s: %w", r.rest.File, err)
 	}
 	b.rest = r.rest
 	if unread := r.rest.Records; unread < 0 || unread > 0 && len(b.Records) == 0 {
@@ -74,6 +74,6 @@ func (r *Reader) changed(unread int64) error {
 	if unread < 0 {
 		what, unread = "too many", -unread
 	}
-	return fault.New(fault.Storage, "input %s changed while it was being read: %d records are %s at byte %d",
+	return fault.InputChanged.Of(fault.Storage, "input %s changed while it was being read: %d records are %s at byte %d",
 		r.rest.File, unread, what, r.rest.Offset)
 }

@@ -31,7 +31,7 @@ func TestReader(t *testing.T) {
 		}
 		chunktest.Write(t, path, data)
 		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 1+r.IntN(64))
-		source := open(t, path, CutOptions{Chunks: 1 + r.IntN(4)})
+		source := open(t, path, cutOptions{Chunks: 1 + r.IntN(4)})
 		all, _ := chunktest.Records(data)
 		o := readOptions{maxRecords: 1 + r.IntN(8), maxBytes: 1 + r.IntN(200), maxRecord: r.Int64N(80)}
 		if r.IntN(8) == 0 {
@@ -159,7 +159,7 @@ func TestReaderLimit(t *testing.T) {
 // readRecords reads data as one chunk and copies the records' bytes.
 func readRecords(t testing.TB, data []byte, o readOptions) []Record {
 	t.Helper()
-	source := open(t, chunktest.Temporary(t, data), CutOptions{})
+	source := open(t, chunktest.Temporary(t, data), cutOptions{})
 	defer source.Close()
 	var all []Record
 	for _, c := range drain(t, source) {
@@ -186,7 +186,7 @@ func TestReaderLongLine(t *testing.T) {
 	long := `{"text":"` + strings.Repeat("é", 200<<10) + `"}`
 	blank := strings.Repeat(" ", 300<<10)
 	data := "1\n2\n" + long + "\r\n3\n" + blank + "\n" + long + "\n" + blank + "4\n" + long
-	source := open(t, chunktest.Temporary(t, []byte(data)), CutOptions{})
+	source := open(t, chunktest.Temporary(t, []byte(data)), cutOptions{})
 	defer closeSource(t, source)
 	c := drain(t, source)[0]
 	want, _ := chunktest.Records([]byte(data))
@@ -249,7 +249,7 @@ func TestReaderHugeLine(t *testing.T) {
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	source := open(t, path, CutOptions{})
+	source := open(t, path, cutOptions{})
 	defer closeSource(t, source)
 	reader, err := OpenReader(drain(t, source)[0], 1<<20)
 	if err != nil {
@@ -294,7 +294,7 @@ func (c *tally) Write(p []byte) (int, error) {
 // TestReaderBlankDesert: the heap does not grow with blank lines either.
 func TestReaderBlankDesert(t *testing.T) {
 	desert := strings.Repeat(" \n", 1<<20)
-	source := open(t, chunktest.Temporary(t, []byte("1\n"+desert+"2\n"+desert)), CutOptions{})
+	source := open(t, chunktest.Temporary(t, []byte("1\n"+desert+"2\n"+desert)), cutOptions{})
 	defer closeSource(t, source)
 	reader, err := OpenReader(drain(t, source)[0], 16<<20)
 	if err != nil {
@@ -327,7 +327,7 @@ func TestReaderBlankDesert(t *testing.T) {
 
 // TestReaderReuses: a released batch is filled without new memory.
 func TestReaderReuses(t *testing.T) {
-	source := open(t, chunktest.Temporary(t, chunktest.Numbered(20000)), CutOptions{})
+	source := open(t, chunktest.Temporary(t, chunktest.Numbered(20000)), cutOptions{})
 	defer closeSource(t, source)
 	reader, err := OpenReader(drain(t, source)[0], 16<<20)
 	if err != nil {
@@ -378,7 +378,7 @@ func TestReaderDamaged(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", name, maxRecord), func(t *testing.T) {
 				shrink(t, blockBytes, readBytes, 16)
 				path := chunktest.Temporary(t, data)
-				source := open(t, path, CutOptions{})
+				source := open(t, path, cutOptions{})
 				defer closeSource(t, source)
 				c := drain(t, source)[0]
 				if err := damage(path); err != nil {
@@ -398,7 +398,7 @@ func TestReaderDamaged(t *testing.T) {
 func TestReaderShrinks(t *testing.T) {
 	shrink(t, blockBytes, readBytes, 16)
 	path := chunktest.Temporary(t, chunktest.Numbered(1000))
-	source := open(t, path, CutOptions{})
+	source := open(t, path, cutOptions{})
 	defer closeSource(t, source)
 	reader, err := OpenReader(drain(t, source)[0], 1<<20)
 	if err != nil {
@@ -430,7 +430,7 @@ func FuzzReader(f *testing.F) {
 		chunktest.Write(t, path, data)
 		want, blank := chunktest.Records(data)
 		for _, split := range []Split{SplitRecords, SplitBytes} {
-			source := open(t, path, CutOptions{Chunks: 1 + int(maxRecords)%5, Split: split})
+			source := open(t, path, cutOptions{Chunks: 1 + int(maxRecords)%5, Split: split})
 			var got []chunktest.Line
 			for _, c := range drain(t, source) {
 				some, err := readChunk(c, readOptions{maxRecords: 1 + int(maxRecords), maxBytes: 64, maxRecord: int64(maxRecord)})
@@ -488,7 +488,7 @@ func TestReaderBorrows(t *testing.T) {
 		}
 		chunktest.Write(t, path, data)
 		shrink(t, 1+r.Int64N(64), 1+r.IntN(32), 1+r.IntN(64))
-		source := open(t, path, CutOptions{Chunks: 1})
+		source := open(t, path, cutOptions{Chunks: 1})
 		want, _ := chunktest.Records(data)
 		l := &lender{r: r}
 		for _, c := range drain(t, source) {
@@ -541,7 +541,7 @@ func borrowAll(t *testing.T, c chunk.Chunk, l *lender, maxRecords, maxBytes int,
 func TestReaderReadsWhatABatchTakes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in.jsonl")
 	chunktest.Write(t, path, []byte(strings.Repeat(`{"text":"0123456789"}`+"\n", 20_000)))
-	source := open(t, path, CutOptions{Chunks: 1})
+	source := open(t, path, cutOptions{Chunks: 1})
 	defer closeSource(t, source)
 	reader, err := OpenReader(drain(t, source)[0], math.MaxInt64)
 	if err != nil {

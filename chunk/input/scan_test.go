@@ -213,11 +213,7 @@ func BenchmarkScan(b *testing.B) {
 				}
 				b.SetBytes(info.Size())
 				for b.Loop() {
-					source, err := Open(b.Context(), path, CutOptions{Chunks: chunks, BatchSize: 32})
-					if err != nil {
-						b.Fatal(err)
-					}
-					source.Close()
+					cutFile(b, path, cutOptions{Chunks: chunks, BatchSize: 32})
 				}
 			})
 		}
@@ -229,7 +225,7 @@ func BenchmarkRead(b *testing.B) {
 	for _, length := range []int{100, 1000} {
 		path := benchmarkFile(b, length)
 		b.Run(fmt.Sprintf("line=%d", length), func(b *testing.B) {
-			source := open(b, path, CutOptions{Chunks: 1})
+			source := open(b, path, cutOptions{Chunks: 1})
 			defer source.Close()
 			c := drain(b, source)[0]
 			b.SetBytes(c.Length)

@@ -39,12 +39,12 @@ func decoded(name string, data []byte, open, most *atomic.Int64) Section {
 	}}
 }
 
-func openSequence(t testing.TB, sections []Section, options SequenceOptions) Streamed {
+func openSequence(t testing.TB, sections []Section, options Options) *Source {
 	t.Helper()
 	if options.Dir == "" {
 		options.Dir = filepath.Join(t.TempDir(), "spool")
 	}
-	source, err := Sequence(sections, options)
+	source, err := Open(sections, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ type named struct {
 }
 
 // readNamed reads all records of a sequence.
-func readNamed(t testing.TB, source Source) (all []named, chunks []chunk.Chunk) {
+func readNamed(t testing.TB, source *Source) (all []named, chunks []chunk.Chunk) {
 	t.Helper()
 	for {
 		c, err := source.Next(t.Context())
@@ -120,7 +120,7 @@ func TestSequence(t *testing.T) {
 				sections = append(sections, decoded(name, data, &open, &most))
 			}
 		}
-		source := openSequence(t, bundled(r, sections), SequenceOptions{
+		source := openSequence(t, bundled(r, sections), Options{
 			ChunkRecords: 1 + r.Int64N(9), ChunkBytes: 1 + r.Int64N(100), Parallel: 1 + r.IntN(4), Ahead: 1 + r.IntN(3),
 		})
 		got, _ := readNamed(t, source)
@@ -161,7 +161,7 @@ func TestSequenceLimits(t *testing.T) {
 		if limits.Limit > 0 {
 			want = want[:min(int(limits.Limit), len(want))]
 		}
-		source := openSequence(t, sections, SequenceOptions{Limits: limits, ChunkRecords: 1 + r.Int64N(9)})
+		source := openSequence(t, sections, Options{Limits: limits, ChunkRecords: 1 + r.Int64N(9)})
 		got, _ := readNamed(t, source)
 		if len(got) != len(want) || len(want) > 0 && cmp.Diff(want, got) != "" {
 			t.Fatalf("%+v: records differ: %s", limits, cmp.Diff(want, got))
@@ -184,7 +184,7 @@ func TestSequenceIsBounded(t *testing.T) {
 		sections[i] = decoded(fmt.Sprint(i), []byte("1\n2\n"), &open, &most)
 	}
 	dir := filepath.Join(t.TempDir(), "spool")
-	source := openSequence(t, sections, SequenceOptions{Dir: dir, ChunkRecords: 10, Parallel: 3})
+	source := openSequence(t, sections, Options{Dir: dir, ChunkRecords: 10, Parallel: 3})
 	n := 0
 	for {
 		c, err := source.Next(t.Context())
@@ -205,7 +205,7 @@ func TestSequenceIsBounded(t *testing.T) {
 	if n != files || most.Load() > 3 {
 		t.Errorf("%d chunks; at most %d files were open, want 3", n, most.Load())
 	}
-	s := source.(*sequence)
+	s := source
 	if len(s.reading) > 0 || len(s.files) > 0 || s.spooled != 0 {
 		t.Errorf("left: %d sections, %d files, %d bytes", len(s.reading), len(s.files), s.spooled)
 	}
@@ -213,9 +213,9 @@ func TestSequenceIsBounded(t *testing.T) {
 }
 
 // logIn opens the log of a folder.
-func logIn(t testing.TB, dir string) *ChunkLog {
+func logIn(t testing.TB, dir string) *Log {
 	t.Helper()
-	log, err := OpenChunkLog(filepath.Join(dir, "log"))
+	log, err := OpenLog(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func logIn(t testing.TB, dir string) *ChunkLog {
 }
 
 // takeSome takes some chunks and closes the source, as an interrupted job does.
-func takeSome(t testing.TB, source Source, n int) (chunks []chunk.Chunk) {
+func takeSome(t testing.TB, source *Source, n int) (chunks []chunk.Chunk) {
 	t.Helper()
 	for range n {
 		c, err := source.Next(t.Context())
@@ -266,7 +266,7 @@ func TestSequenceResumes(t *testing.T) {
 			sections = append(sections, decoded(name, data, &open, &most))
 		}
 		sections = bundled(r, sections)
-		options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 1 + r.Int64N(9), ChunkBytes: 64}
+		options := Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 1 + r.Int64N(9), ChunkBytes: 64}
 		_, want := readNamed(t, openSequence(t, sections, options))
 
 		options.Log = logIn(t, dir)
@@ -277,7 +277,7 @@ func TestSequenceResumes(t *testing.T) {
 			end = done[len(done)-1].First + done[len(done)-1].Records
 		}
 		options.Log = logIn(t, dir)
-		options.Done = func(first, records int64) bool { return first+records <= end }
+		options.Earlier = holds(func(first, records int64) bool { return first+records <= end })
 		for i := range sections {
 			sections[i].Same = r.IntN(2) == 0
 		}
@@ -313,11 +313,11 @@ func TestSequenceRefusesOtherBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			var open, most atomic.Int64
-			options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 5, Log: logIn(t, dir)}
+			options := Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 5, Log: logIn(t, dir)}
 			takeSome(t, openSequence(t, []Section{decoded("f", []byte(data), &open, &most)}, options), 6)
 			for _, end := range []int64{30, 0} {
 				options.Log = logIn(t, dir)
-				options.Done = func(first, records int64) bool { return first+records <= end }
+				options.Earlier = holds(func(first, records int64) bool { return first+records <= end })
 				source := openSequence(t, []Section{decoded("f", []byte(now), &open, &most)}, options)
 				var err error
 				for err == nil {
@@ -339,10 +339,10 @@ func TestSequenceGrows(t *testing.T) {
 		for _, end := range []int64{0, 7, 10} {
 			dir := t.TempDir()
 			var open, most atomic.Int64
-			options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 5, Log: logIn(t, dir)}
+			options := Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 5, Log: logIn(t, dir)}
 			takeSome(t, openSequence(t, []Section{decoded("", []byte(data[:cut]), &open, &most)}, options), 99)
 			options.Log = logIn(t, dir)
-			options.Done = func(first, records int64) bool { return first+records <= end }
+			options.Earlier = holds(func(first, records int64) bool { return first+records <= end })
 			source := openSequence(t, []Section{decoded("", []byte(data), &open, &most)}, options)
 			var records int64
 			for _, c := range drain(t, source) {
@@ -372,9 +372,9 @@ func TestSequenceDamage(t *testing.T) {
 	noLeaks(t)
 	var open, most atomic.Int64
 	good := decoded("good", []byte("1\n2\n3\n"), &open, &most)
-	for _, data := range []string{"", "4\n", "4\n5\n6", "4\n5\n", "4\n" + strings.Repeat("5", longestHeld+100), strings.Repeat("5", longestHeld+100)} {
+	for _, data := range []string{"", "4\n", "4\n5\n6", "4\n5\n", "4\n" + strings.Repeat("5", 1<<20+100), strings.Repeat("5", 1<<20+100)} {
 		sections := []Section{good, broken(data), good}
-		source := openSequence(t, sections, SequenceOptions{ChunkRecords: 10})
+		source := openSequence(t, sections, Options{ChunkRecords: 10})
 		var err error
 		for err == nil {
 			_, err = source.Next(t.Context())
@@ -386,7 +386,7 @@ func TestSequenceDamage(t *testing.T) {
 		closeSource(t, source)
 
 		var skipped []Damage
-		source = openSequence(t, sections, SequenceOptions{ChunkRecords: 10, SkipBad: true, Skipped: func(d Damage) { skipped = append(skipped, d) }})
+		source = openSequence(t, sections, Options{ChunkRecords: 10, SkipBad: true, Skipped: func(d Damage) { skipped = append(skipped, d) }})
 		got, _ := readNamed(t, source)
 		whole := strings.Count(data, "\n")
 		if len(got) != 6+whole || len(skipped) != 1 || skipped[0].Name != "bad" || skipped[0].Line != int64(whole+1) {
@@ -398,7 +398,7 @@ func TestSequenceDamage(t *testing.T) {
 		files := []SectionFile{{Name: "good", Open: good.Open}, {Name: "bad", Number: 1, Open: sections[1].Open}, {Name: "after", Open: good.Open}}
 		dir := t.TempDir()
 		log := logIn(t, dir)
-		source = openSequence(t, []Section{{Files: files}}, SequenceOptions{ChunkRecords: 10, SkipBad: true, Log: log})
+		source = openSequence(t, []Section{{Files: files}}, Options{ChunkRecords: 10, SkipBad: true, Log: log})
 		got, _ = readNamed(t, source)
 		if last := got[len(got)-1]; len(got) != 6+whole || last.Source != "after" || last.Line.Line != 3 {
 			t.Errorf("%.20q: %d records, the last is %+v", data, len(got), last)
@@ -418,9 +418,9 @@ func TestSequenceEstimate(t *testing.T) {
 	var read atomic.Int64
 	section := decoded("file", data, &open, &most)
 	section.Size, section.Read = int64(len(data)), read.Load
-	source := openSequence(t, []Section{section, section}, SequenceOptions{ChunkRecords: 100, Parallel: 1, Ahead: 1})
+	source := openSequence(t, []Section{section, section}, Options{ChunkRecords: 100, Parallel: 1, Ahead: 1})
 	defer closeSource(t, source)
-	estimated := source.(Estimated)
+	estimated := source
 	if n := estimated.Estimate(); n != 0 {
 		t.Errorf("%d records before any byte is read", n)
 	}
@@ -439,13 +439,13 @@ func TestSequenceKeeps(t *testing.T) {
 	r := chunktest.Seeded(t)
 	dir := t.TempDir()
 	data := []byte(strings.Repeat("{\"a\":1}\n", 100))
-	options := SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 7, Keep: true, Ahead: 1, Log: logIn(t, dir)}
+	options := Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 7, Keep: true, Ahead: 1, Log: logIn(t, dir)}
 	rows := func(r io.Reader) []Section {
 		return []Section{{Once: true, Open: func(context.Context) (format.Lines, error) {
 			return format.Lines{ReadCloser: io.NopCloser(r), First: 1, Rows: func() bool { return true }}, nil
 		}}}
 	}
-	source, err := Sequence(rows(bytes.NewReader(data)), options)
+	source, err := Open(rows(bytes.NewReader(data)), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -454,15 +454,15 @@ func TestSequenceKeeps(t *testing.T) {
 	for _, c := range chunks {
 		source.Release(c) // which is not enough
 	}
-	source.(Keeper).Durable(end - 1) // the last of these chunks is not durable,
-	source.(Keeper).Durable(end)     // and now it is
+	source.Durable(end - 1) // the last of these chunks is not durable,
+	source.Durable(end)     // and now it is
 	if n := len(chunktest.Files(t, options.Dir)); n != len(chunks)-int(end/7) {
 		t.Errorf("%d of %d spool files are kept, although %d records are durable", n, len(chunks), end)
 	}
 	closeSource(t, source)
 	options.Log = logIn(t, dir)
-	options.Done = func(first, records int64) bool { return first+records <= end }
-	source, err = Sequence(rows(failing{errors.New("the stream is gone")}), options)
+	options.Earlier = holds(func(first, records int64) bool { return first+records <= end })
+	source, err = Open(rows(failing{errors.New("the stream is gone")}), options)
 	if err != nil {
 		t.Fatal(err)
 	}

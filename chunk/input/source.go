@@ -3,55 +3,36 @@ package input
 import (
 	"context"
 	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sort"
+	"sync"
+	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
-// Source provides the input as chunks, in order. The chunks of a regular file are byte
-// ranges of it. All other input is copied to spool files, and its chunks are ranges of
-// those.
-//
-// Next must not be called concurrently; the other methods may be.
-type Source interface {
-	// Next returns the next chunk, io.EOF after the last, or the error that ended the
-	// input. It blocks while a stream has no data yet.
-	Next(ctx context.Context) (chunk.Chunk, error)
-	// Total returns the number of records in all chunks. While known is false, it is the
-	// number found so far.
-	Total() (records int64, known bool)
-	// Blank returns the number of blank lines found so far: all of them once Next has
-	// returned io.EOF.
-	Blank() int64
-	// Release reports that the bytes of a chunk, or of some of its records, are no longer
-	// needed.
-	Release(chunk.Chunk)
-	// Close frees all resources. No chunk may be read afterwards.
-	Close() error
-}
-
-// Streamed is a source whose Next may have to wait for the writer of the stream.
-type Streamed interface {
-	Source
-	// Ready reports whether Next would return at once.
-	Ready() bool
-}
-
-// Located is a source that knows which of its sections a record belongs to.
-type Located interface {
-	Source
-	// SectionOf returns the number of the section, if the record has been returned by Next.
-	SectionOf(record int64) (number int, ok bool)
-	// SumsOf returns the checksums of what was read of a section of plain lines so far, and
-	// whether that is all of it.
-	SumsOf(number int) (sums Sums, whole bool)
-}
-
-// Estimated is a source that knows about how many records there are before all are read.
-type Estimated interface {
-	Source
-	// Estimate returns the number, 0 if nothing can be said.
-	Estimate() int64
-}
+const (
+	// spoolBytes limits the size of a spool file, unless one line is longer.
+	spoolBytes = 64 << 20
+	// spoolAhead is how many chunks of the section that is being consumed to prefetch. The
+	// spool takes disk space, so a fast producer must wait.
+	spoolAhead = 8
+	// spoolLimit is how many bytes the sections behind that one may have in spool files:
+	// what is decoded in parallel must be stored until it is its turn.
+	spoolLimit = 1 << 30
+	// sectionsAhead is how many sections may be read before it is their turn.
+	sectionsAhead = 64
+	// maxWaiting is how many chunks of a section may wait for its turn.
+	maxWaiting = 4096
+	// leastRead: there is an estimate once one in leastRead bytes has been read.
+	leastRead = 100
+)
 
 // Limits selects which records of the input to use.
 type Limits struct {
@@ -66,60 +47,520 @@ func (l Limits) Select(first, records int64) bool {
 	return first >= l.Offset && (l.Limit == 0 || first+records <= l.Offset+l.Limit)
 }
 
-// Cut records how a file was split, so that a resumed job can split it the same way.
-type Cut struct {
-	// Chunks are all chunks of a file that was counted first; nil for a file that is split
-	// by bytes while the job runs.
-	Chunks []chunk.Chunk `json:"chunks,omitempty"`
-	// Records and Blank are the numbers of records and blank lines, if the file was
-	// counted.
-	Records int64 `json:"records,omitempty"`
-	Blank   int64 `json:"blank,omitempty"`
-	// Bytes is the target chunk size of a file that is split by bytes.
-	Bytes int64 `json:"bytes,omitempty"`
-	// Sums are checksums of the file, if it was counted; else nil.
-	Sums *Sums `json:"sums,omitempty"`
-	// ChunkRecords and ChunkBytes are the chunk sizes of an input that is not one plain file:
-	// that of decoded sections, and that of plain files among them.
-	ChunkRecords int64 `json:"chunk_records,omitempty"`
-	ChunkBytes   int64 `json:"chunk_bytes,omitempty"`
-	// BundleBytes is how many bytes of small files form one section; 0 if every file is one.
-	BundleBytes int64 `json:"bundle_bytes,omitempty"`
-	// PartBytes is the part size of an output that is a folder.
-	PartBytes int64 `json:"part_bytes,omitempty"`
+// Section is a file or stream of an input, or several small files whose records share
+// chunks.
+type Section struct {
+	// Name is what messages and marks call it; "" for a stream without a name, and for the only
+	// file of an input if its chunks are ranges of it. Number is its place among all inputs.
+	Name   string
+	Number int
+	// Path is a file of plain lines, whose chunks are ranges of it. If it is empty, Open is
+	// called, once, and the lines are copied to spool files.
+	Path string
+	Open func(ctx context.Context) (format.Lines, error)
+	// Window, if set, is the only part of the file at Path that is used.
+	Window *chunk.Chunk
+	// Cut, if set, are the chunks of the file at Path, which is the only one: its records have
+	// been counted, and it is not read again. Their numbers are those in the whole input.
+	Cut *Cut
+	// Files, if set, are read one after the other instead of Path and Open.
+	Files []SectionFile
+	// Size is the number of bytes of the files, 0 if unknown; Read returns how many of them
+	// have been read to be decoded. They serve to estimate the number of records.
+	Size int64
+	Read func() int64
+	// Once: the section cannot be read again, because it is a stream.
+	Once bool
+	// Same: this is the file that the log describes. It is not decoded again if everything
+	// in it is done.
+	Same bool
+	// Counted: it is known that the section has this number of Records. If all are counted, only those
+	// that the limits select are read.
+	Counted bool
+	Records int64
 }
 
-// Planner is a source that can be split the same way again.
-type Planner interface {
-	Source
-	// Cut returns how it was split. It may be called before the first Next.
-	Cut() Cut
-	// Sums returns the checksums of the bytes scanned so far.
-	Sums() Sums
-	// Recut splits it into another number of chunks, for another batch size. It must be
-	// called before the first Next.
-	Recut(chunks, batchSize int) error
+// SectionFile is one of several files that form a section.
+type SectionFile struct {
+	// Name is what messages and marks call it, Number its place among all input files.
+	Name   string
+	Number int
+	Open   func(ctx context.Context) (format.Lines, error)
 }
 
-// planned is a source of known chunks.
-type planned struct {
-	cut  Cut
-	next int
-}
-
-// FromCut returns the source of a file that was split before. The file must not have
-// changed since.
-func FromCut(cut Cut) Source { return &planned{cut: cut} }
-
-func (p *planned) Next(context.Context) (chunk.Chunk, error) {
-	if p.next == len(p.cut.Chunks) {
-		return chunk.Chunk{}, io.EOF
+// files returns the files of a section that must be decoded.
+func (s *Section) files() []SectionFile {
+	if len(s.Files) > 0 {
+		return s.Files
 	}
-	p.next++
-	return p.cut.Chunks[p.next-1], nil
+	return []SectionFile{{Name: s.Name, Number: s.Number, Open: s.Open}}
 }
 
-func (p *planned) Total() (int64, bool) { return p.cut.Records, true }
-func (p *planned) Blank() int64         { return p.cut.Blank }
-func (p *planned) Release(chunk.Chunk)  {}
-func (p *planned) Close() error         { return nil }
+// Options say how to split sections into chunks.
+type Options struct {
+	Limits
+	// Dir is the folder for the spool files. It is created if there will be any, and Close
+	// removes it.
+	Dir string
+	// ChunkRecords is the number of records per chunk of a decoded section.
+	ChunkRecords int64
+	// ChunkBytes is the size of chunks of plain files.
+	ChunkBytes int64
+	// Flush is how long the first record of a chunk may wait for the others; 0 for as long
+	// as it takes: then the chunks depend on the content alone.
+	Flush time.Duration
+	// Ahead is how many chunks may wait for a worker; 0 means 8.
+	Ahead int
+	// Parallel is how many sections are read at a time; 0 means the number of processors.
+	Parallel int
+	// Log describes the chunks of earlier runs, and gets those of this one; nil for none.
+	Log *Log
+	// Earlier is what earlier runs have computed. It is not returned again, and need not be
+	// read again; nil for nothing.
+	Earlier Earlier
+	// Keep keeps spool files until Durable reports that they are not needed, and the folder
+	// when the source is closed. The spool then has no limit: streams are copied as fast as
+	// they arrive.
+	Keep bool
+	// SkipBad ends a damaged section where the damage begins, instead of failing. Skipped is
+	// called for each.
+	SkipBad bool
+	Skipped func(Damage)
+}
+
+// Earlier is what earlier runs have computed; see commit.State.
+type Earlier interface {
+	// Holds reports whether all of these records are done.
+	Holds(first, records int64) bool
+	// Remaining returns what is not done of chunks.
+	Remaining([]chunk.Chunk) []chunk.Chunk
+}
+
+// nothing is what a first run has before it.
+type nothing struct{}
+
+func (nothing) Holds(int64, int64) bool                   { return false }
+func (nothing) Remaining(all []chunk.Chunk) []chunk.Chunk { return all }
+
+// Damage is where a section could not be read any further.
+type Damage struct {
+	// Name is the name of the section.
+	Name string
+	// Line is the first line that could not be read, or the first row if Rows is true.
+	Line int64
+	Rows bool
+	Err  error
+}
+
+// Source provides an input as chunks, in order: sections, one after the other. The chunks of a
+// plain file are ranges of it. All other content is copied to spool files, and its chunks are
+// ranges of those. Several sections are read at a time; their chunks are numbered when it is
+// their turn.
+//
+// All methods may be called concurrently, except Next with itself.
+type Source struct {
+	sections []Section
+	options  Options
+	counted  []int64 // the first record of each section, and the end; nil if unknown
+	once     bool    // a stream is among the sections
+	cancel   context.CancelFunc
+	readers  sync.WaitGroup
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and replaced, when something below has changed
+	next    int           // the section to be read next
+	head    int           // the section whose turn it is
+	reading map[int]*section
+	ready   []chunk.Chunk // for Next
+	starts  []int64       // the first record of each section up to head
+	sums    map[int]Sums  // of what was read of sections of plain lines
+	whole   map[int]bool  // that is all of it
+	seen    int64         // records before head, including those that the limits leave out
+	used    int64         // records before head in chunks
+	total   int64
+	blank   int64
+	spooled int64 // bytes in spool files
+	files   map[string]spoolFile
+	kept    []keptChunk // Keep: in order
+	past    int64       // bytes of the files before head
+	size    int64       // of all files; 0 if that is not known
+	err     error
+}
+
+// spoolFile is a file of the spool: how many of its records are still needed.
+type spoolFile struct{ records, bytes int64 }
+
+// keptChunk is a chunk whose spool file is kept: the number of the record behind its last one.
+// A kept spool replaces a stream that cannot be read again: its files stay until the results
+// of their records are durable.
+type keptChunk struct {
+	end  int64
+	file string
+}
+
+// section is a Section that is being read, or has been.
+type section struct {
+	chunks []sectionChunk // that wait for their turn
+	bytes  int64          // of a plain file: how many are in chunks
+	index  int            // how many had their turn
+	logged int            // how many are in the log
+	ended  bool
+	end    sectionEnd
+	err    error
+
+	endLogged bool
+}
+
+// sectionChunk is a chunk with what the log says about it. Its First counts from the start
+// of its section.
+type sectionChunk struct {
+	chunk.Chunk
+	logged loggedChunk
+}
+
+// Open starts to read sections.
+func Open(sections []Section, options Options) (*Source, error) {
+	if slices.ContainsFunc(sections, func(s Section) bool { return s.Path == "" }) {
+		if err := os.MkdirAll(options.Dir, 0o700); err != nil {
+			return nil, fault.NoCopy.New("create spool folder: %w", err)
+		}
+	}
+	if options.Ahead <= 0 {
+		options.Ahead = spoolAhead
+	}
+	if options.Parallel <= 0 {
+		options.Parallel = runtime.GOMAXPROCS(0)
+	}
+	counted := countedStarts(sections)
+	if options.Limits != (Limits{}) && counted == nil {
+		options.Parallel = 1 // what a section may use depends on those before it
+	}
+	if options.Earlier == nil {
+		options.Earlier = nothing{}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Source{
+		sections: sections, options: options, cancel: cancel, changed: make(chan struct{}), counted: counted,
+		reading: make(map[int]*section), files: make(map[string]spoolFile), sums: make(map[int]Sums), whole: make(map[int]bool),
+	}
+	for number, section := range sections {
+		s.size += section.Size
+		s.once = s.once || section.Once
+		s.addCounted(number)
+	}
+	if s.once {
+		s.size = 0
+	}
+	for range min(options.Parallel, len(sections)) {
+		s.readers.Go(func() { s.readSections(ctx) })
+	}
+	return s, nil
+}
+
+// countedStarts returns where sections start, and where the last one ends; nil if not all
+// are counted.
+func countedStarts(sections []Section) []int64 {
+	starts := make([]int64, 1, len(sections)+1)
+	for i, s := range sections {
+		if !s.Counted {
+			return nil
+		}
+		starts = append(starts, starts[i]+s.Records)
+	}
+	return starts
+}
+
+// addCounted adds the chunks of a section that need not be read. job.json has them, so the log
+// does not.
+func (s *Source) addCounted(number int) {
+	cut := s.sections[number].Cut
+	if cut == nil {
+		return
+	}
+	s.total, s.blank, s.sums[number], s.whole[number] = s.total+cut.Records, s.blank+cut.Blank, *cut.Sums, true
+	state := &section{ended: true, endLogged: true, logged: len(cut.Chunks), end: sectionEnd{Seen: cut.Records, Records: cut.Records}}
+	for _, c := range cut.Chunks {
+		state.chunks = append(state.chunks, sectionChunk{Chunk: c})
+	}
+	s.reading[number] = state
+}
+
+// broadcast wakes everyone who waits for a change. The caller must hold s.mu.
+func (s *Source) broadcast() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until ready, which is called with the lock held, returns true. It returns
+// false if ctx ends first.
+func (s *Source) await(ctx context.Context, ready func() bool) bool {
+	for {
+		s.mu.Lock()
+		done, changed := ready(), s.changed
+		s.mu.Unlock()
+		if done {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Next returns the next chunk, io.EOF after the last, or the error that ended the input. It
+// blocks while a stream has no data yet.
+func (s *Source) Next(ctx context.Context) (c chunk.Chunk, err error) {
+	if !s.await(ctx, func() bool {
+		if !s.fill() {
+			return false
+		}
+		switch {
+		case len(s.ready) > 0:
+			c, s.ready = s.ready[0], s.ready[1:]
+		case s.err != nil:
+			err = s.err
+		default:
+			err = io.EOF
+		}
+		return true
+	}) {
+		return chunk.Chunk{}, ctx.Err()
+	}
+	return c, err
+}
+
+// Ready reports whether Next would return at once.
+func (s *Source) Ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fill()
+}
+
+// fill takes chunks until something remains to be computed of one, or the input ends. It
+// returns false if that has to wait. The caller must hold s.mu.
+func (s *Source) fill() bool {
+	for len(s.ready) == 0 {
+		for s.advance() {
+		}
+		if s.err != nil || s.head == len(s.sections) {
+			return true
+		}
+		r := s.reading[s.head]
+		if r == nil || len(r.chunks) == 0 {
+			return false
+		}
+		if s.log(r, r.index+1); s.err != nil {
+			return true
+		}
+		for len(s.starts) <= s.head {
+			s.starts = append(s.starts, s.seen)
+		}
+		c := r.chunks[0].Chunk
+		r.chunks, r.index = r.chunks[1:], r.index+1
+		c.First += s.seen
+		if s.options.Keep && c.File != "" {
+			s.kept = append(s.kept, keptChunk{c.First + c.Records, c.File})
+		}
+		s.ready = s.options.Earlier.Remaining([]chunk.Chunk{c})
+		for _, left := range s.ready {
+			c.Records -= left.Records
+		}
+		s.release(c)
+		s.broadcast()
+	}
+	return true
+}
+
+// advance goes on to the next section if all chunks of the current one were taken. The caller
+// must hold s.mu.
+func (s *Source) advance() bool {
+	r := s.reading[s.head]
+	if s.err != nil || r == nil || len(r.chunks) > 0 || !r.ended {
+		return false
+	}
+	if s.err = r.err; s.err != nil {
+		return false
+	}
+	if s.logEnd(r); s.err != nil {
+		return false
+	}
+	s.seen += r.end.Seen
+	s.used += r.end.Records
+	s.past += s.sections[s.head].Size
+	delete(s.reading, s.head)
+	s.head++
+	if limit := s.options.Limit; limit > 0 && s.used >= limit {
+		s.head = len(s.sections)
+	}
+	s.broadcast()
+	s.logKept()
+	return true
+}
+
+// log writes the chunks of the current section up to an index to the log.
+func (s *Source) log(r *section, end int) {
+	for ; r.logged < end && s.err == nil; r.logged++ {
+		c := r.chunks[r.logged-r.index]
+		c.logged.First = c.First + s.seen
+		c.logged.Section, c.logged.Index = s.head, r.logged
+		s.err = s.options.Log.add(c.logged)
+	}
+}
+
+// logEnd writes the end of the current section to the log. The end of a stream in a kept spool
+// becomes durable, after its files: the job can now resume without the stream.
+func (s *Source) logEnd(r *section) {
+	if r.endLogged || s.err != nil {
+		return
+	}
+	r.endLogged, r.end.Section = true, s.head
+	s.err = s.options.Log.add(loggedChunk{End: &r.end})
+	if s.err == nil && s.options.Keep && s.sections[s.head].Once {
+		if s.err = spoolFault(files.SyncDir(s.options.Dir)); s.err == nil {
+			s.err = s.options.Log.sync()
+		}
+	}
+}
+
+// logKept writes to the log what is in a spool that is kept, whether or not a worker has
+// taken it.
+func (s *Source) logKept() {
+	r := s.reading[s.head]
+	if !s.options.Keep || r == nil {
+		return
+	}
+	s.log(r, r.index+len(r.chunks))
+	if r.ended && r.err == nil {
+		s.logEnd(r)
+	}
+}
+
+// SectionOf returns the number of the section that a record is in, if its chunk had its turn.
+func (s *Source) SectionOf(record int64) (number int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	after := sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > record })
+	return after - 1, after > 0
+}
+
+// SumsOf returns the checksums of what was read of a section of plain lines so far, and
+// whether that is all of it.
+func (s *Source) SumsOf(number int) (sums Sums, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sums[number], s.whole[number]
+}
+
+// Total returns the number of records in all chunks. While known is false, it is the number
+// found so far.
+func (s *Source) Total() (records int64, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.advance() {
+	}
+	known = s.err == nil
+	for i := s.head; i < len(s.sections) && known; i++ {
+		r := s.reading[i]
+		known = r != nil && r.ended && r.err == nil
+	}
+	return s.total, known
+}
+
+// Estimate returns about how many records there are in all, judging by those in the bytes
+// read so far; 0 if nothing can be said.
+func (s *Source) Estimate() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	read := s.past
+	for number, r := range s.reading {
+		switch section := s.sections[number]; {
+		case r.ended:
+			read += section.Size
+		case section.Read != nil:
+			read += min(section.Read(), section.Size)
+		default:
+			read += r.bytes
+		}
+	}
+	if s.size == 0 || read < s.size/leastRead || s.options.Limits != (Limits{}) {
+		return 0
+	}
+	return max(s.total, int64(float64(s.total)*float64(s.size)/float64(read)))
+}
+
+// Blank returns the number of blank lines found so far: all of them once Next has returned
+// io.EOF.
+func (s *Source) Blank() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blank
+}
+
+// Stays reports whether the file of a chunk is the user's, so that it is there after Release.
+func (s *Source) Stays(c chunk.Chunk) bool {
+	return filepath.Dir(c.File) != filepath.Clean(s.options.Dir)
+}
+
+// Release reports that the bytes of a chunk, or of some of its records, are no longer needed.
+func (s *Source) Release(c chunk.Chunk) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(c)
+}
+
+// release counts records: a chunk may be released in pieces, and its file is removed with the
+// last one. The caller must hold s.mu.
+func (s *Source) release(c chunk.Chunk) {
+	file, ok := s.files[c.File]
+	if !ok || s.options.Keep {
+		return
+	}
+	if file.records -= c.Records; file.records > 0 {
+		s.files[c.File] = file
+		return
+	}
+	s.remove(c.File)
+}
+
+// Sync makes durable what a resumed job must know about the records that were read. It must be
+// called before their results are called durable: a stream that arrives again is refused unless
+// it can be compared with the log.
+func (s *Source) Sync() error {
+	if !s.once {
+		return nil
+	}
+	return s.options.Log.sync()
+}
+
+// Durable reports that the results of all records before next are durable. It removes the
+// files that were kept for them.
+func (s *Source) Durable(next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.kept) > 0 && s.kept[0].end <= next {
+		if file := s.kept[0].file; s.files[file].records > 0 { // otherwise it is the user's
+			s.remove(file)
+		}
+		s.kept = s.kept[1:]
+	}
+}
+
+// remove removes a spool file. The caller must hold s.mu.
+func (s *Source) remove(path string) {
+	s.spooled -= s.files[path].bytes
+	delete(s.files, path)
+	_ = os.Remove(path)
+	s.broadcast()
+}
+
+// Close frees all resources. No chunk may be read afterwards.
+func (s *Source) Close() error {
+	s.cancel()
+	s.readers.Wait()
+	if s.options.Keep {
+		return nil
+	}
+	return os.RemoveAll(s.options.Dir)
+}

@@ -15,13 +15,13 @@ func SplitAt(c chunk.Chunk, keep int64) (first, second chunk.Chunk, err error) {
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
-		return c, chunk.Chunk{}, fault.New(fault.Storage, "read input: %w", err)
+		return c, chunk.Chunk{}, fault.InputUnreadable.New("read input: %w", err)
 	}
 	defer file.Close()
 	end := c.Offset + c.Length
 	at, err := findRecord(file, c.Offset, end, c.Offset, end, make([]byte, readBytes), count{lines: c.Line - 1}, keep)
 	if err != nil {
-		return c, chunk.Chunk{}, fault.New(fault.Storage, "read input %s: %w", c.File, err)
+		return c, chunk.Chunk{}, fault.InputUnreadable.New("read input %s: %w", c.File, err)
 	}
 	border := c.First + keep
 	return c.Head(at, border), c.Tail(at, border), nil

@@ -57,7 +57,7 @@ func TestSplitAt(t *testing.T) {
 	}
 	for _, data := range all {
 		shrink(t, 64, 1+r.IntN(20), 1+r.IntN(20))
-		source := open(t, chunktest.Temporary(t, []byte(data)), CutOptions{Chunks: 1 + r.IntN(3)})
+		source := open(t, chunktest.Temporary(t, []byte(data)), cutOptions{Chunks: 1 + r.IntN(3)})
 		for _, c := range drain(t, source) {
 			for _, batch := range []int{0, 1, 2, 3, 7, 1000} {
 				checkHalves(t, c, batch)
@@ -70,7 +70,7 @@ func TestSplitAt(t *testing.T) {
 // TestSplitAtAgain halves down to single records.
 func TestSplitAtAgain(t *testing.T) {
 	data := chunktest.Input(chunktest.Seeded(t), 200)
-	source := open(t, chunktest.Temporary(t, data), CutOptions{})
+	source := open(t, chunktest.Temporary(t, data), cutOptions{})
 	defer closeSource(t, source)
 	var singles func(c chunk.Chunk) []chunk.Chunk
 	singles = func(c chunk.Chunk) []chunk.Chunk {
@@ -100,7 +100,7 @@ func TestSplitAtFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := chunktest.Temporary(t, chunktest.Numbered(50))
-			source := open(t, path, CutOptions{})
+			source := open(t, path, cutOptions{})
 			defer closeSource(t, source)
 			c := drain(t, source)[0]
 			chunktest.Must(t, damage(path))

@@ -26,14 +26,14 @@ import (
 )
 
 // spool returns the source of a stream, which is copied to files, one chunk each.
-func spool(r io.Reader, options SequenceOptions) (Source, error) {
+func spool(r io.Reader, options Options) (*Source, error) {
 	open := func(context.Context) (format.Lines, error) {
 		return format.Lines{ReadCloser: io.NopCloser(r), First: 1}, nil
 	}
-	return Sequence([]Section{{Open: open, Once: true}}, options)
+	return Open([]Section{{Open: open, Once: true}}, options)
 }
 
-func openSpool(t testing.TB, r io.Reader, options SequenceOptions) Source {
+func openSpool(t testing.TB, r io.Reader, options Options) *Source {
 	t.Helper()
 	if options.Dir == "" {
 		options.Dir = filepath.Join(t.TempDir(), "spool")
@@ -49,7 +49,7 @@ func openSpool(t testing.TB, r io.Reader, options SequenceOptions) Source {
 var withoutOffset = cmpopts.IgnoreFields(chunktest.Line{}, "Offset")
 
 // spooled reads all records of a stream and releases each chunk.
-func spooled(t *testing.T, source Source) (all []chunktest.Line, chunks []chunk.Chunk) {
+func spooled(t *testing.T, source *Source) (all []chunktest.Line, chunks []chunk.Chunk) {
 	t.Helper()
 	for {
 		c, err := source.Next(t.Context())
@@ -87,7 +87,7 @@ func TestSpool(t *testing.T) {
 		for name, cut := range pieces {
 			want, blank := chunktest.Records(data)
 			chunkRecords := 1 + r.Int64N(10)
-			source := openSpool(t, cut(bytes.NewReader(data)), SequenceOptions{ChunkRecords: chunkRecords})
+			source := openSpool(t, cut(bytes.NewReader(data)), Options{ChunkRecords: chunkRecords})
 			got, chunks := spooled(t, source)
 			if diff := cmp.Diff(want, got, withoutOffset); diff != "" {
 				t.Errorf("records: %s", diff)
@@ -118,7 +118,7 @@ func TestSpoolLongLines(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n", ""} {
 		data := []byte("a\n" + long + "\n" + blank + "\n" + blank + "b\n" + blank + long + end)
 		want, blanks := chunktest.Records(data)
-		source := openSpool(t, bytes.NewReader(data), SequenceOptions{ChunkRecords: 2})
+		source := openSpool(t, bytes.NewReader(data), Options{ChunkRecords: 2})
 		got, _ := spooled(t, source)
 		if !cmp.Equal(want, got, withoutOffset) || source.Blank() != blanks {
 			t.Errorf("end %q: %d records, %d blank lines", end, len(got), source.Blank())
@@ -137,7 +137,7 @@ func TestSpoolLimits(t *testing.T) {
 		if r.IntN(8) == 0 {
 			limits.Limit = math.MaxInt64
 		}
-		source := openSpool(t, bytes.NewReader(data), SequenceOptions{Limits: limits, ChunkRecords: 1 + r.Int64N(5)})
+		source := openSpool(t, bytes.NewReader(data), Options{Limits: limits, ChunkRecords: 1 + r.Int64N(5)})
 		want := limited(all, limits)
 		got, _ := spooled(t, source)
 		if diff := cmp.Diff(want, got, withoutOffset); diff != "" {
@@ -155,7 +155,7 @@ func TestSpoolLimitEndsStream(t *testing.T) {
 	noLeaks(t)
 	r, w := io.Pipe()
 	defer w.Close()
-	source := openSpool(t, r, SequenceOptions{Limits: Limits{Limit: 2}, ChunkRecords: 10})
+	source := openSpool(t, r, Options{Limits: Limits{Limit: 2}, ChunkRecords: 10})
 	defer closeSource(t, source)
 	go fmt.Fprint(w, "1\n2\n3\n")
 	got, _ := spooled(t, source)
@@ -171,7 +171,7 @@ func TestSpoolFlush(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				r, w := io.Pipe()
-				source := openSpool(t, r, SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 10, Flush: time.Minute})
+				source := openSpool(t, r, Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 10, Flush: time.Minute})
 				if _, err := io.WriteString(w, sent); err != nil {
 					t.Fatal(err)
 				}
@@ -208,7 +208,7 @@ func TestSpoolFlushLater(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		source := openSpool(t, r, SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 3, Flush: time.Minute})
+		source := openSpool(t, r, Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 3, Flush: time.Minute})
 		began := time.Now()
 		go func() {
 			for i := range 5 { // at 0 s, 25 s, 50 s; 75 s, 100 s
@@ -247,7 +247,7 @@ func TestSpoolFullChunks(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		data := strings.Repeat(strings.Repeat("x", 99)+"\n", 100_000)
-		source := openSpool(t, strings.NewReader(data), SequenceOptions{Dir: filepath.Join(dir, "spool"), ChunkRecords: 777, Flush: time.Second, Ahead: 2})
+		source := openSpool(t, strings.NewReader(data), Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 777, Flush: time.Second, Ahead: 2})
 		for left := int64(100_000); left > 0; {
 			c, err := source.Next(t.Context())
 			if err != nil {
@@ -268,7 +268,7 @@ func TestSpoolFullChunks(t *testing.T) {
 func TestSpoolReady(t *testing.T) {
 	noLeaks(t)
 	r, w := io.Pipe()
-	source := openSpool(t, r, SequenceOptions{ChunkRecords: 1}).(Streamed)
+	source := openSpool(t, r, Options{ChunkRecords: 1})
 	awaitReady := func() {
 		for deadline := time.Now().Add(20 * time.Second); !source.Ready(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -297,7 +297,7 @@ func TestSpoolBackpressure(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "spool")
 	synctest.Test(t, func(t *testing.T) {
 		stream := &endless{}
-		source := openSpool(t, stream, SequenceOptions{Dir: dir, ChunkRecords: 5, Ahead: 2})
+		source := openSpool(t, stream, Options{Dir: dir, ChunkRecords: 5, Ahead: 2})
 		var held []chunk.Chunk
 		for range 10 {
 			synctest.Wait() // until all others wait for this goroutine
@@ -337,7 +337,7 @@ func TestSpoolReadFails(t *testing.T) {
 		"once, later": &failOnce{data: "1\n2\n3\n4", err: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := openSpool(t, r, SequenceOptions{ChunkRecords: 1})
+			source := openSpool(t, r, Options{ChunkRecords: 1})
 			defer closeSource(t, source)
 			var err error
 			for err == nil {
@@ -378,7 +378,7 @@ func TestSpoolCloseBlocked(t *testing.T) {
 	for _, sent := range []string{"", "1\n", "1\n2"} {
 		dir := filepath.Join(t.TempDir(), "spool")
 		r, w := io.Pipe()
-		source := openSpool(t, r, SequenceOptions{Dir: dir, ChunkRecords: 1})
+		source := openSpool(t, r, Options{Dir: dir, ChunkRecords: 1})
 		if _, err := io.WriteString(w, sent); err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +407,7 @@ func TestSpoolCloseBlocked(t *testing.T) {
 // TestSpoolCloseFull: Close does not wait for a consumer that takes nothing either.
 func TestSpoolCloseFull(t *testing.T) {
 	noLeaks(t)
-	source := openSpool(t, &endless{}, SequenceOptions{ChunkRecords: 1, Ahead: 1})
+	source := openSpool(t, &endless{}, Options{ChunkRecords: 1, Ahead: 1})
 	if _, err := source.Next(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestSpoolNextCanceled(t *testing.T) {
 	noLeaks(t)
 	r, w := io.Pipe()
 	defer w.Close()
-	source := openSpool(t, r, SequenceOptions{ChunkRecords: 1})
+	source := openSpool(t, r, Options{ChunkRecords: 1})
 	defer closeSource(t, source)
 	if _, err := source.Next(canceled(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
@@ -429,7 +429,7 @@ func TestSpoolNextCanceled(t *testing.T) {
 func TestSpoolRelease(t *testing.T) {
 	noLeaks(t)
 	dir := filepath.Join(t.TempDir(), "spool")
-	source := openSpool(t, strings.NewReader("1\n2\n3\n \n\n"), SequenceOptions{Dir: dir, ChunkRecords: 1})
+	source := openSpool(t, strings.NewReader("1\n2\n3\n \n\n"), Options{Dir: dir, ChunkRecords: 1})
 	chunks := drain(t, source)
 	for i, c := range chunks {
 		if got := len(chunktest.Files(t, dir)); got != len(chunks)-i { // blank lines leave no file
@@ -452,7 +452,7 @@ func TestSpoolBytes(t *testing.T) {
 	noLeaks(t)
 	line := strings.Repeat("x", 1<<20-1) + "\n"
 	r := io.LimitReader(&repeat{line: line}, 100<<20)
-	source := openSpool(t, r, SequenceOptions{ChunkRecords: 1 << 40})
+	source := openSpool(t, r, Options{ChunkRecords: 1 << 40})
 	if diff := cmp.Diff([]int64{64, 36}, sizes(drain(t, source))); diff != "" {
 		t.Error(diff)
 	}
@@ -473,7 +473,7 @@ func (r *repeat) Read(p []byte) (int, error) {
 func TestSpoolNoFolder(t *testing.T) {
 	noLeaks(t)
 	file := chunktest.Write(t, filepath.Join(t.TempDir(), "file"), nil)
-	_, err := spool(strings.NewReader("1\n"), SequenceOptions{Dir: filepath.Join(file, "spool")})
+	_, err := spool(strings.NewReader("1\n"), Options{Dir: filepath.Join(file, "spool")})
 	chunktest.WantKind(t, err, fault.Storage)
 }
 
@@ -490,7 +490,7 @@ func TestSpoolStorageFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := c.dir(t)
 			r, w := io.Pipe()
-			source := openSpool(t, r, SequenceOptions{Dir: dir, ChunkRecords: 1000})
+			source := openSpool(t, r, Options{Dir: dir, ChunkRecords: 1000})
 			if c.damage != nil {
 				if err := c.damage(dir); err != nil {
 					t.Fatal(err)

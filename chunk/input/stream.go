@@ -3,6 +3,7 @@ package input
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"sync"
 )
@@ -46,15 +47,18 @@ func (b blocks) recycle() {
 }
 
 // readBlocks reads in a separate goroutine, so that a paused stream does not delay data
-// that has already arrived. It removes a byte order mark at the start.
-func readBlocks(ctx context.Context, r io.Reader) blocks {
+// that has already arrived. It removes a byte order mark at the start. A block consists of whole
+// lines, unless it is a piece of a line that is longer, or the last one. What precedes an error
+// other than io.EOF in its line is dropped, as far as it is in the same block.
+func readBlocks(ctx context.Context, from io.Reader) blocks {
 	filled, empty := make(chan block), make(chan []byte, streamBlocks)
 	for range streamBlocks {
 		empty <- newBlock()
 	}
 	go func() {
 		defer close(filled)
-		r := &unmarkedReader{from: r}
+		r := &unmarkedReader{from: from}
+		var rest []byte // of the last block, whose buffer may be the next one
 		for {
 			var buffer []byte
 			select {
@@ -62,15 +66,29 @@ func readBlocks(ctx context.Context, r io.Reader) blocks {
 			case <-ctx.Done():
 				return
 			}
-			n, err := r.Read(buffer[:cap(buffer)])
+			buffer = buffer[:cap(buffer)]
+			n, end := copy(buffer, rest), 0
+			var err error
+			for err == nil && end == 0 && n < len(buffer) {
+				var more int
+				more, err = r.Read(buffer[n:])
+				end = bytes.LastIndexByte(buffer[n:n+more], '\n') + 1
+				if n += more; end > 0 {
+					end += n - more
+				}
+			}
+			if errors.Is(err, io.EOF) || err == nil && end == 0 {
+				end = n
+			}
 			select {
-			case filled <- block{buffer[:n], err}:
+			case filled <- block{buffer[:end], err}:
 			case <-ctx.Done():
 				return
 			}
 			if err != nil {
 				return
 			}
+			rest = buffer[end:n]
 		}
 	}()
 	return blocks{filled, empty}

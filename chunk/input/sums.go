@@ -1,8 +1,6 @@
 package input
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +18,8 @@ import (
 // of several consecutive stretches, starting at byte From. They distinguish an input that
 // was modified from one that was only touched or appended to.
 type Sums struct {
-	From      int64
-	Stretches []chunk.FileSum
+	From      int64           `json:"from"`
+	Stretches []chunk.FileSum `json:"stretches"`
 }
 
 // The maximum number of stretches for a file and for one chunk of a file that is split by
@@ -45,25 +43,25 @@ func sumsOf(from int64, blocks []scanned, most int) Sums {
 	return s
 }
 
-// join appends the stretches that follow s.
-func (s *Sums) join(next Sums) {
+// join returns s with the stretches that follow it.
+func (s Sums) join(next Sums) Sums {
 	if len(s.Stretches) == 0 {
 		s.From = next.From
 	}
-	s.Stretches = append(s.Stretches[:len(s.Stretches):len(s.Stretches)], next.Stretches...)
+	s.Stretches = append(s.Stretches, next.Stretches...) // who has a copy of s does not see them
+	return s
+}
+
+// all returns the checksum of all stretches together.
+func (s Sums) all() (sum chunk.FileSum) {
+	for _, stretch := range s.Stretches {
+		sum = sum.Join(stretch)
+	}
+	return sum
 }
 
 // end returns the end offset of the last stretch.
-func (s Sums) end() int64 {
-	end := s.From
-	for _, stretch := range s.Stretches {
-		end += stretch.Bytes
-	}
-	return end
-}
-
-// Cover reports whether there are sums for the bytes from..to.
-func (s Sums) Cover(from, to int64) bool { return from >= s.From && to <= s.end() }
+func (s Sums) end() int64 { return s.From + s.all().Bytes }
 
 // ErrOtherBytes means that a file does not hold the bytes that were summed.
 var ErrOtherBytes = errors.New("different bytes")
@@ -115,55 +113,4 @@ func (s Sums) Check(path string, from, to int64) error {
 		})
 	}
 	return group.Wait()
-}
-
-// sumsJSON is the JSON form of sums: all stretches but the last have the same length.
-type sumsJSON struct {
-	From    int64  `json:"from"`
-	Bytes   int64  `json:"bytes"`
-	Stretch int64  `json:"stretch"`
-	CRC32C  string `json:"crc32c"` // eight hexadecimal digits for each stretch
-}
-
-// MarshalJSON encodes sums whose stretches have the same length.
-func (s Sums) MarshalJSON() ([]byte, error) {
-	w := sumsJSON{From: s.From, Bytes: s.end() - s.From}
-	var crcs []byte
-	for i, stretch := range s.Stretches {
-		if i == 0 {
-			w.Stretch = stretch.Bytes
-		}
-		if stretch.Bytes != w.Stretch && i < len(s.Stretches)-1 {
-			return nil, errors.New("input checksums of unequal stretches")
-		}
-		crcs = fmt.Appendf(crcs, "%08x", stretch.CRC)
-	}
-	w.CRC32C = string(crcs)
-	return json.Marshal(w)
-}
-
-// UnmarshalJSON decodes them.
-func (s *Sums) UnmarshalJSON(data []byte) error {
-	var w sumsJSON
-	if err := json.Unmarshal(data, &w); err != nil {
-		return err
-	}
-	crcs, err := hex.DecodeString(w.CRC32C)
-	if err != nil {
-		return fmt.Errorf("input checksums: %w", err)
-	}
-	*s = Sums{From: w.From}
-	remaining := w.Bytes
-	for four := range slices.Chunk(crcs, 4) {
-		if len(four) < 4 || remaining <= 0 || w.Stretch <= 0 {
-			return errors.New("input checksums do not add up")
-		}
-		n := min(remaining, w.Stretch)
-		s.Stretches = append(s.Stretches, chunk.FileSum{Bytes: n, CRC: uint32(four[0])<<24 | uint32(four[1])<<16 | uint32(four[2])<<8 | uint32(four[3])})
-		remaining -= n
-	}
-	if remaining != 0 {
-		return errors.New("input checksums do not add up")
-	}
-	return nil
 }

@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
 )
 
@@ -23,12 +21,12 @@ func TestInputSums(t *testing.T) {
 		data := append(chunktest.Input(r, 40), "end"...)
 		path := chunktest.Temporary(t, data)
 		for _, split := range []Split{SplitRecords, SplitBytes} {
-			source := open(t, path, CutOptions{Chunks: 1 + r.IntN(5), Split: split}).(Planner)
+			source := open(t, path, cutOptions{Chunks: 1 + r.IntN(5), Split: split})
 			drain(t, source)
-			sums := source.Sums()
+			sums, whole := source.SumsOf(0)
 			closeSource(t, source)
 			chunktest.Must(t, sums.CheckAll(path))
-			if !sums.Cover(sums.From, int64(len(data))) || sums.Cover(0, int64(len(data))+1) {
+			if !whole || sums.end() != int64(len(data)) {
 				t.Fatalf("sums of %d bytes: %+v", len(data), sums)
 			}
 			at := int(sums.From) + r.IntN(len(data)-int(sums.From))
@@ -72,47 +70,6 @@ func TestInputSumsAreBounded(t *testing.T) {
 		s := sumsOf(0, blocks, fileStretches)
 		if len(s.Stretches) > fileStretches || s.end() != int64(n) {
 			t.Errorf("%d blocks: %d stretches of %d bytes", n, len(s.Stretches), s.end())
-		}
-	}
-}
-
-// TestSumsLog: the log returns a prefix of what was written, whatever happened to the end
-// of the file, and can be continued from there.
-func TestSumsLog(t *testing.T) {
-	all := Sums{From: 3}
-	for i := range 20 {
-		all.Stretches = append(all.Stretches, chunk.FileSum{Bytes: int64(i + 1), CRC: uint32(i * 7919)})
-	}
-	path := filepath.Join(t.TempDir(), "input.sums")
-	log, _, err := OpenSumsLog(path)
-	chunktest.Must(t, err)
-	for _, n := range []int{0, 3, 3, 1, 20} {
-		chunktest.Must(t, log.Append(Sums{From: 3, Stretches: all.Stretches[:n]}))
-	}
-	chunktest.Must(t, log.Close())
-	data, err := os.ReadFile(path)
-	chunktest.Must(t, err)
-	for size := range data {
-		damaged := append([]byte(nil), data[:size]...)
-		if size%2 == 0 && size > 0 {
-			damaged = append([]byte(nil), data...)
-			damaged[size] ^= 1
-		}
-		chunktest.Write(t, path, damaged)
-		log, got, err := OpenSumsLog(path)
-		chunktest.Must(t, err)
-		read, err := ReadSumsLog(path)
-		chunktest.Must(t, err)
-		if diff := cmp.Diff(got, read); diff != "" {
-			t.Fatal(diff)
-		}
-		if n := len(got.Stretches); n > 0 && !cmp.Equal(got, Sums{From: 3, Stretches: all.Stretches[:n]}) || n == 20 {
-			t.Fatalf("cut or damaged at %d: %+v", size, got)
-		}
-		chunktest.Must(t, log.Append(all))
-		chunktest.Must(t, log.Close())
-		if again, _ := os.ReadFile(path); string(again) != string(data) {
-			t.Fatalf("cut or damaged at %d, then appended to: %s", size, again)
 		}
 	}
 }

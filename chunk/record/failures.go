@@ -108,7 +108,7 @@ func MoveFailures(to io.Writer, r io.Reader, base int64) (written int64, err err
 func ReadFailures(path string, each func(Failure) error) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fault.New(fault.Conflict, "read failures: %w", err)
+		return fault.JobFiles.Of(fault.Conflict, "read failures: %w", err)
 	}
 	defer file.Close()
 	in := bufio.NewReaderSize(file, 1<<20)
@@ -117,7 +117,7 @@ func ReadFailures(path string, each func(Failure) error) error {
 		if len(line) > 0 {
 			f, err := parseFailure(line)
 			if err != nil {
-				return fault.New(fault.Conflict, "%s is damaged in line %d: %w", path, number, err)
+				return fault.FolderDamaged.New("%s is damaged in line %d: %w", path, number, err)
 			}
 			if err := each(f); err != nil {
 				return err
@@ -127,7 +127,7 @@ func ReadFailures(path string, each func(Failure) error) error {
 			return nil
 		}
 		if err != nil {
-			return fault.New(fault.Storage, "read failures: %w", err)
+			return fault.JobFiles.New("read failures: %w", err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func WriteMarked(w io.Writer, line []byte, mark Mark) error {
 		return writeAll(w, line[:at.ValueStart], value, line[at.ValueEnd:], newline)
 	}
 	comma := []byte(`,"_error":`)
-	if info.Empty {
+	if info.Members == 0 {
 		comma = comma[1:]
 	}
 	return writeAll(w, line[:info.Close], comma, value, line[info.Close:], newline)
@@ -113,7 +113,7 @@ func Rejected(mark []byte) *fault.Error {
 	if string(mark[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]) != `"`+rejectedKind+`"` {
 		return nil
 	}
-	return fault.New(fault.Record, "%s", MessageOf(mark))
+	return fault.BadRow.New("%s", MessageOf(mark))
 }
 
 // kindMember finds the kind in a mark.

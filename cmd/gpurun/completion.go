@@ -8,39 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Shell completion of flags and arguments (gpurun completion bash).
-
-// complete lists the values of enumerated flags.
-var complete = map[string][]string{
-	"accept-changes":  {"kernel", "config", "kernel,config"},
-	"batch-size":      {"auto"},
-	"exec-mode":       {"batch", "stream", "per-record"},
-	"format":          {"openai-batch"},
-	"give-up":         {"stop", "mark"},
-	"bad-input":       {"fail", "skip"},
-	"gpus":            {"all", "cpu:1", "cpu:2", "cpu:4"},
-	"halt":            {"never", "fail=1", "fail=100", "fail=5%"},
-	"log-level":       {"debug", "info", "warn", "error"},
-	"nan":             {"null", "error"},
-	"pin":             {"index", "uuid"},
-	"profile":         {"datacenter", "workstation"},
-	"split":           {"auto", "records", "bytes"},
-	"stagger":         {"auto", "true", "false"},
-	"workers-per-gpu": {"auto", "1", "2", "4"},
-}
-
-// completeFiles lists the file extensions that flags accept.
-var completeFiles = map[string][]string{
-	"job-file": {"yaml", "yml"}, "kernel-config": {"json"}, "monitor-config": {"yaml", "yml"}, "services": {"yaml", "yml"},
-	"errors": {"jsonl"}, "report": {"json"},
-}
-
-// completeFolders lists the flags that take a folder.
-var completeFolders = []string{"work-dir", "source", "fetch-root"}
 
 // records are the extensions of JSON Lines files.
 var records = []string{"jsonl", "ndjson", "json"}
@@ -66,25 +40,37 @@ func registerCompletions(cmd *cobra.Command) {
 	if f := completeArguments[cmd.CommandPath()]; f != nil {
 		cmd.ValidArgsFunction = f
 	}
-	register := func(name string, f cobra.CompletionFunc) {
-		if cmd.Flags().Lookup(name) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(name, f)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if complete := completion(f); complete != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails for a flag that does not exist
 		}
-	}
-	for name, values := range complete {
-		register(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
-	for name, endings := range completeFiles {
-		register(name, withEndings(endings))
-	}
-	for _, name := range completeFolders {
-		register(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
-	}
-	register("kernel", kernels)
-	register("step", kernels)
+	})
 	for _, sub := range cmd.Commands() {
 		registerCompletions(sub)
 	}
+}
+
+// completion completes the values of a flag; nil if it has nothing to suggest.
+func completion(f *pflag.Flag) cobra.CompletionFunc {
+	v := settingOf(f)
+	switch {
+	case f.Name == "kernel" || f.Name == "step":
+		return kernels
+	case f.Name == "source" || v != nil && v.setting.Value == "FOLDER":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	case v == nil:
+		return nil
+	case v.setting.Endings != nil:
+		return withEndings(v.setting.Endings)
+	}
+	words := v.setting.Words
+	if v.setting.Kind == spec.Bool && words != nil {
+		words = append(words, "true", "false")
+	}
+	if words = append(v.setting.Try, words...); len(words) == 0 {
+		return nil
+	}
+	return cobra.FixedCompletions(slices.Compact(words), cobra.ShellCompDirectiveNoFileComp)
 }
 
 func withEndings(endings []string) cobra.CompletionFunc {

@@ -19,7 +19,6 @@ type steering struct {
 	verb, short, long string
 	// done is printed on success; %s is the job.
 	done string
-	do   func(*jobs.Client, context.Context) (jobs.Status, error)
 }
 
 var steerings = []steering{
@@ -27,19 +26,16 @@ var steerings = []steering{
 		verb: "pause", short: "Pause a running job",
 		long: "Pause a running job. Each worker finishes its current batch, commits its results\nand waits. Processes, loaded models and GPU memory stay allocated.\nRun gpurun resume to continue.",
 		done: "%s pauses after the current batch of each worker; run gpurun resume to continue",
-		do:   (*jobs.Client).Pause,
 	},
 	{
 		verb: "resume", short: "Resume a paused job",
 		long: "Resume a job that was paused with gpurun pause.",
 		done: "%s resumed",
-		do:   (*jobs.Client).Resume,
 	},
 	{
 		verb: "cancel", short: "Stop a running job so that it can be resumed",
 		long: "Stop a running job as SIGTERM does: each worker finishes its current batch and\ncommits its results. Run the same gpurun run command to resume the job, unless its\ninput or output is a stream. A second cancel stops it immediately.",
 		done: "%s stops after the current batch of each worker and reports whether it can be resumed",
-		do:   (*jobs.Client).Cancel,
 	},
 }
 
@@ -58,14 +54,14 @@ func newSteering(s steering) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
 			defer cancel()
-			status, err := s.do(jobs.NewClient(entry), ctx)
+			state, err := jobs.NewClient(entry).Steer(ctx, s.verb)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return writeJSON(status)
+				return writeJSON(state)
 			}
-			fmt.Printf("job "+s.done+" (%s records done)\n", entry.ID, progress.Count(status.Status.Done.Records))
+			fmt.Printf("job "+s.done+" (%s records done)\n", entry.ID, progress.Count(state.Done.Records))
 			return nil
 		},
 	}

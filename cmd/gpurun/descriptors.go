@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/stdfd"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -9,7 +10,7 @@ import (
 // was closed when gpurun started: output would be lost without an error, and input would
 // be empty. A closed descriptor that carries no data is fine, and so is /dev/null, which
 // is a deliberate choice.
-func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
+func checkDescriptors(config orchestrator.Config, o options) error {
 	type named struct {
 		what, path string
 		dash       int // the descriptor that - stands for
@@ -17,8 +18,8 @@ func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
 	all := []named{
 		{"the output", config.Output.Path, stdfd.Stdout},
 		{"--errors", config.Output.Errors, stdfd.Stdout},
-		{"--json-events", f.events, stdfd.Stderr},
-		{"--report", f.report, stdfd.Stdout},
+		{"--json-events", o.Events, stdfd.Stderr},
+		{"--report", o.Report, stdfd.Stdout},
 	}
 	for _, path := range append([]string{config.Input.Path}, config.Input.Paths...) {
 		all = append(all, named{"the input", path, stdfd.Stdin})
@@ -29,7 +30,7 @@ func (f *runFlags) checkDescriptors(config orchestrator.Config) error {
 			fd, ok = one.dash, true
 		}
 		if ok && stdfd.Closed(fd) {
-			return usagef("%s is %s, which is closed; redirect it or name a file", one.what, stdfd.Name(fd))
+			return fault.ClosedStream.New("%s is %s, which is closed; redirect it or name a file", one.what, stdfd.Name(fd))
 		}
 	}
 	return nil

@@ -269,7 +269,7 @@ func (r *reader) checkData(step docStep) {
 		var value any
 		err := yaml.Unmarshal([]byte(step.text), &value)
 		if err == nil && strings.HasPrefix(filepath.Base(fileName(step)), "job") {
-			_, err = jobfile.Parse(fileName(step), []byte(step.text), jobSettings())
+			_, err = jobfile.Parse(fileName(step), []byte(step.text), jobSettings, checkSetting)
 		}
 		if err != nil {
 			r.Errorf("%s:%d: %v", r.page.path, step.line, err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"syscall"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // eventsFile writes events to a file. A write error does not stop the job: it is reported
@@ -32,5 +34,5 @@ func (e *eventsFile) close() error {
 	if e.lost == nil || errors.Is(e.lost, syscall.EPIPE) {
 		return nil
 	}
-	return usagef("--json-events: %w", e.lost)
+	return fault.SideFile.New("--json-events: %w", e.lost)
 }

@@ -55,12 +55,6 @@ type stoppedBy struct {
 func (s *stoppedBy) Error() string { return s.err.Error() }
 func (s *stoppedBy) Unwrap() error { return s.err }
 
-// usageError is a mistake in the command line itself.
-type usageError struct{ err error }
-
-func (u *usageError) Error() string { return u.err.Error() }
-func (u *usageError) Unwrap() error { return u.err }
-
 // reportedError has already been reported to the user.
 type reportedError struct{ err error }
 
@@ -69,7 +63,6 @@ func (r *reportedError) Unwrap() error { return r.err }
 
 // exitCode maps every error to the exit status.
 func exitCode(err error) int {
-	var usage *usageError
 	var stopped *stoppedBy
 	var child childExit
 	var shards *cluster.FailedError
@@ -78,8 +71,6 @@ func exitCode(err error) int {
 		return 0
 	case errors.Is(err, errSomeFailed), errors.As(err, &shards):
 		return 3
-	case errors.As(err, &usage):
-		return 2
 	case errors.As(err, &child):
 		return int(child)
 	case closedPipe(err):
@@ -123,30 +114,25 @@ func message(err error) string {
 	if alreadyReported(err) {
 		return ""
 	}
+	e := fault.As(fault.Bug.Wrap(err))
 	text := err.Error()
-	if e := fault.As(err); e != nil && e.Detail != "" {
+	if e.Code != "" {
+		text += " [" + string(e.Code) + "]"
+	}
+	if e.Detail != "" {
 		text += "\n  | " + strings.Join(strings.Split(e.Detail, "\n"), "\n  | ")
 	}
-	if fault.KindOf(err) == fault.Unknown {
-		var usage *usageError
-		var stopped *stoppedBy
-		if !errors.As(err, &usage) && !errors.As(err, &stopped) {
-			text += "\nThis is a bug in gpurun; please report it."
-		}
+	if e.Kind == fault.Unknown {
+		text += "\nThis is a bug in gpurun; please report it."
 	}
 	return text
 }
 
 // writeErrorEvent is the JSON form of message.
 func writeErrorEvent(out io.Writer, err error) {
-	if alreadyReported(err) {
-		return
+	if !alreadyReported(err) {
+		progress.WriteError(out, fault.Bug.Wrap(err))
 	}
-	var usage *usageError
-	if errors.As(err, &usage) {
-		err = fault.Wrap(fault.Usage, err)
-	}
-	progress.WriteError(out, err)
 }
 
 // wantsEvents reports whether standard error is reserved for JSON events. It also checks

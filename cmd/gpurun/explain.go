@@ -5,64 +5,101 @@ import (
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/explain"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
-const explainHelp = `Show the cause of a message of gpurun and what to do about it. Paste the whole message
-or a part of it. Without arguments, the message is read from standard input.
+const explainHelp = `Show the cause of an error and what to do about it. Messages of gpurun end with a code in
+brackets; pass the code, or - to read a log from standard input and explain every code in
+it. Without arguments, the codes are listed.
 
-  gpurun explain 'the input pattern data/*.jsonl matches no files'
+  gpurun explain no-match         # the code of: … matches no files [no-match]
   gpurun explain 3                # an exit status
   gpurun explain oom              # a kind of failure in _error
-  gpurun run -k embed.py in.jsonl -o out.jsonl 2>&1 | gpurun explain
-  jq -r ._error.message out.jsonl | grep -v null | sort -u | gpurun explain
+  gpurun run -k embed.py in.jsonl -o out.jsonl 2>&1 | gpurun explain -
 
-If several explanations fit, the most specific comes first. gpurun manual
-reference/messages shows all of them.`
-
-// mostExplanations limits how many explanations of a text are shown.
-const mostExplanations = 3
+gpurun manual reference/messages shows the explanations of all codes.`
 
 func newExplain() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain [MESSAGE]",
-		Short: "Explain an error message: its cause and what to do",
+		Use:   "explain [CODE | -]",
+		Short: "Explain the code of an error message: its cause and what to do",
 		Long:  explainHelp,
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args, " ")
-			if len(args) == 0 || text == "-" {
+			switch text {
+			case "":
+				return listCodes(os.Stdout)
+			case "-":
 				data, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<20))
 				if err != nil {
-					return usagef("read standard input: %w", err)
+					return fault.UnknownCode.New("read standard input: %w", err)
 				}
 				text = string(data)
 			}
-			return explainMessage(os.Stdout, text)
+			return explainText(os.Stdout, text)
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+			for _, code := range fault.Codes() {
+				names = append(names, string(code))
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 	}
 }
 
-func explainMessage(w io.Writer, text string) error {
+// listCodes lists the codes with their titles, by subject.
+func listCodes(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i, area := range explain.Areas() {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, area.Title)
+		for _, e := range area.Entries {
+			fmt.Fprintf(w, "  %s\t%s\n", e.Code, e.Title)
+		}
+	}
+	return w.Flush()
+}
+
+// explainText explains an exit status, a kind of failure or the codes in a text.
+func explainText(w io.Writer, text string) error {
+	text = strings.TrimSpace(text)
 	if title, topic, ok := explain.Topic(text); ok {
 		fmt.Fprintf(w, "%s\n\n%s\n\nmore:  %s\n", title, topic, "gpurun manual troubleshooting")
 		return nil
 	}
-	found := explain.Find(text)
-	if len(found) == 0 {
-		return usagef("no explanation for this text: pass a message of gpurun, without names of files, an exit status (3) or a kind of failure (oom)")
+	found := explain.In(text)
+	if e, ok := explain.Find(fault.Code(strings.Trim(text, "[]"))); ok {
+		found = []explain.Entry{e}
 	}
-	for i, entry := range found[:min(len(found), mostExplanations)] {
+	for i, e := range found {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s\n  cause: %s\n  fix:   %s\n  more:  %s\n", entry.Title,
-			hanging(entry.Cause), hanging(entry.Fix), "gpurun manual "+entry.Page)
+		fmt.Fprintf(w, "%s [%s]\n  cause: %s\n  fix:   %s\n  more:  gpurun manual %s\n", e.Title, e.Code, hanging(e.Cause), hanging(e.Fix), e.Page)
 	}
-	return nil
+	switch {
+	case len(found) > 0:
+		return nil
+	case strings.ContainsAny(text, " \n"):
+		return fault.UnknownCode.New("this text has no code: messages of gpurun end with one, such as [no-match]; gpurun explain lists them")
+	}
+	var names []string
+	for _, code := range fault.Codes() {
+		names = append(names, string(code))
+	}
+	if near := nearest.Of(text, names, max(2, len(text)/3)); near != "" {
+		return fault.UnknownCode.New("there is no code %q; did you mean %s?", text, near)
+	}
+	return fault.UnknownCode.New("there is no code %q; gpurun explain lists them", text)
 }
 
 // hanging breaks a text into lines that continue below its first one.

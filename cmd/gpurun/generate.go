@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 const generateHelp = `Write the man pages and the shell completions of this program below DIR, which stands
@@ -27,10 +29,7 @@ func newGenerate() *cobra.Command {
 		Args:   cobra.ExactArgs(1),
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := generate(cmd.Root(), args[0]); err != nil {
-				return &usageError{err}
-			}
-			return nil
+			return fault.SideFile.Wrap(generate(cmd.Root(), args[0]))
 		},
 	}
 }

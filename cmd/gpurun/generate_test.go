@@ -48,7 +48,7 @@ func TestGenerate(t *testing.T) {
 			".TH GPURUN 1 ", "gpurun \\- Run a kernel", ".BR gpurun\\-run (1)", ".BR gpurun\\-exit\\-codes (7)",
 			".nf\ngpurun try embed.py in.jsonl ",
 		},
-		"man/man1/gpurun-run.1":        {".SS Kernel\n", ".B \\-k, \\-\\-kernel", "(default 128)", "\\-k \\(aqexec:./score"},
+		"man/man1/gpurun-run.1":        {".SS Kernel\n", ".B \\-k, \\-\\-kernel", "(default 16)", "\\-k \\(aqexec:./score"},
 		"man/man1/gpurun-plugin-new.1": {".BR gpurun\\-plugin (1)"},
 		"man/man7/gpurun-exit-codes.7": {"7    stopped, resumable"},
 		"man/man7/gpurun-job-file.7":   {"kernel\\-config:\n  model: small\n"},

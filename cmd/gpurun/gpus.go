@@ -27,7 +27,7 @@ The lease of a process ends when the process exits, even if it crashes.`
 
 // gpusFlags are the flags of all gpus commands.
 type gpusFlags struct {
-	services string
+	Services string
 	json     bool
 }
 
@@ -36,7 +36,7 @@ func (f *gpusFlags) rules(cmd *cobra.Command) (lease.Config, error) {
 	if err := fromEnvironment(cmd); err != nil {
 		return lease.Config{}, err
 	}
-	return lease.ReadConfig(f.services)
+	return lease.ReadConfig(f.Services)
 }
 
 func newGPUs() *cobra.Command {
@@ -51,7 +51,7 @@ func newGPUs() *cobra.Command {
 	cmd.AddCommand(newAllocate(f), newDeallocate(f), newList(f), newOptimize(f), newWatch(f), newExport(f), newGPUReport(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = usageArgs(sub.Args)
-		registerServices(sub.Flags(), &f.services)
+		addFlags(sub.Flags(), f, servicesSetting("Services"))
 		if sub.Name() != "export" {
 			sub.Flags().BoolVar(&f.json, "json", false, "print JSON")
 		}
@@ -138,7 +138,7 @@ func selectDevices(ctx context.Context, flag, value string) ([]gpu.Device, error
 		inventory, err = gpu.Select(ctx, selection, gpu.Options{})
 	}
 	if fault.KindOf(err) == fault.Usage {
-		err = fault.New(fault.Usage, "--%s %s: %w", flag, value, err)
+		err = fault.BadValue.New("--%s %s: %w", flag, value, err)
 	}
 	return inventory.Devices, err
 }

@@ -62,9 +62,9 @@ func newAllocate(shared *gpusFlags) *cobra.Command {
 	cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "maximum time to wait for memory that others hold")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if number := negative.FindString(err.Error()); number != "" {
-			return usagef("cannot lease %s MiB: the size must be at least 1", number)
+			return fault.BadLease.New("cannot lease %s MiB: the size must be at least 1", number)
 		}
-		return &usageError{fmt.Errorf("%w; see %s --help", explainFlag(err), cmd.CommandPath())}
+		return fault.UnknownFlag.New("%s; see %s", flagMessage(err), helpOf(cmd))
 	})
 	return cmd
 }
@@ -98,7 +98,7 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 		return err
 	}
 	if devices[0].Kind != gpu.GPU {
-		return fault.New(fault.NoDevice, "no GPU to lease: this machine has no NVIDIA driver")
+		return fault.NoGPU.New("no GPU to lease: this machine has no NVIDIA driver").Set(fault.Advised)
 	}
 	if f.gpu != "" {
 		err = claim.CheckLeasable(devices)
@@ -140,15 +140,15 @@ func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []str
 func (f *allocateFlags) check(cmd *cobra.Command, command []string) error {
 	switch {
 	case f.gpu == "" && cmd.Flags().Changed("gpu"):
-		return usagef("--gpu is empty: use an index or a UUID, or omit it")
+		return fault.UnknownDevice.New("--gpu is empty: use an index or a UUID, or omit it")
 	case strings.HasPrefix(f.gpu, "cpu"):
-		return usagef("--gpu %s: only GPUs can be leased", f.gpu)
+		return fault.UnknownDevice.New("--gpu %s: only GPUs can be leased", f.gpu)
 	case f.ttl < 0:
-		return usagef("--ttl must not be negative")
+		return fault.TooSmall.New("--ttl must not be negative")
 	case f.ttl > 0 && len(command) > 0:
-		return usagef("--ttl cannot be combined with a command: the lease ends with the command")
+		return fault.FlagsClash.New("--ttl cannot be combined with a command: the lease ends with the command")
 	case f.wait < 0:
-		return usagef("--wait must not be negative")
+		return fault.TooSmall.New("--wait must not be negative")
 	}
 	return nil
 }
@@ -158,11 +158,11 @@ func parseMB(text string) (uint64, error) {
 	mb, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && mb > 1<<43: // no card has 8 exabytes
-		return 0, usagef("%s MiB is more than any GPU has", text)
+		return 0, fault.BadLease.New("%s MiB is more than any GPU has", text)
 	case err != nil:
-		return 0, usagef("%q is not a number of MiB: use for example 4096", text)
+		return 0, fault.BadLease.New("%q is not a number of MiB: use for example 4096", text)
 	case mb == 0:
-		return 0, usagef("cannot lease 0 MiB: the size must be at least 1")
+		return 0, fault.BadLease.New("cannot lease 0 MiB: the size must be at least 1")
 	}
 	return mb * lease.MiB, nil
 }
@@ -185,7 +185,7 @@ func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name st
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
 	if err := child.Start(); err != nil {
-		return usagef("run %s: %w", strings.Join(command, " "), err)
+		return fault.BadLease.New("run %s: %w", strings.Join(command, " "), err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- child.Wait() }()

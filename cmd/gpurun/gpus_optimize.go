@@ -91,7 +91,7 @@ func withThreshold(cmd *cobra.Command, rules lease.Config, threshold float64) (l
 		return rules, nil
 	}
 	if !(threshold >= 0 && threshold <= 1) {
-		return rules, usagef("--threshold %v: must be between 0 and 1, for example 0.85", threshold)
+		return rules, fault.BadValue.New("--threshold %v: must be between 0 and 1, for example 0.85", threshold)
 	}
 	rules.Optimization.MemoryThreshold = threshold
 	return rules, nil
@@ -103,7 +103,7 @@ func optimize(ctx context.Context, rules lease.Config, name string) (optimized, 
 	jobs := jobsOf(before, name)
 	gpus := gpusOf(before, name, jobs)
 	if len(jobs) == 0 && len(gpus) == 0 {
-		return optimized{}, fault.New(fault.Usage, "no running job or lease is named %s; see gpurun status", name)
+		return optimized{}, fault.BadLease.New("no running job or lease is named %s; see gpurun status", name)
 	}
 	result := optimized{Name: name, Threshold: rules.Optimization.MemoryThreshold, GPUs: []optimizedGPU{}, Jobs: []optimizedJob{}, Strangers: map[string][]int{}}
 	over := false
@@ -129,18 +129,22 @@ func optimize(ctx context.Context, rules lease.Config, name string) (optimized, 
 	return result, err
 }
 
-func trim(ctx context.Context, job jobs.Status) optimizedJob {
+func trim(ctx context.Context, job jobs.State) optimizedJob {
 	o := optimizedJob{ID: job.Job.ID, Workers: []orchestrator.Trimmed{}}
-	workers, err := jobs.NewClient(job.Job).Trim(ctx)
+	entry, err := jobs.Find(o.ID)
+	if err == nil {
+		var workers []orchestrator.Trimmed
+		workers, err = jobs.NewClient(entry).Trim(ctx)
+		o.Workers = append(o.Workers, workers...)
+	}
 	if err != nil {
 		o.Trouble = err.Error()
 	}
-	o.Workers = append(o.Workers, workers...)
 	return o
 }
 
 // jobsOf returns the jobs with this name or id.
-func jobsOf(o host.Overview, name string) (jobs []jobs.Status) {
+func jobsOf(o host.Overview, name string) (jobs []jobs.State) {
 	for _, job := range o.Jobs {
 		if job.Job.ID == name || job.Job.Name != "" && lease.SameName(job.Job.Name, name) || "run-"+job.Job.ID == name {
 			jobs = append(jobs, job)
@@ -150,11 +154,11 @@ func jobsOf(o host.Overview, name string) (jobs []jobs.Status) {
 }
 
 // gpusOf returns the GPUs leased under a name or used by its jobs.
-func gpusOf(o host.Overview, name string, jobs []jobs.Status) (gpus []host.GPU) {
+func gpusOf(o host.Overview, name string, jobs []jobs.State) (gpus []host.GPU) {
 	for _, g := range o.GPUs {
 		holds := slices.ContainsFunc(g.Account.Leases, func(l lease.Lease) bool { return lease.SameName(l.Name, name) })
 		for _, job := range jobs {
-			for _, w := range job.Status.Workers {
+			for _, w := range job.Workers {
 				holds = holds || slices.Contains(w.GPUs, g.UUID)
 			}
 		}
@@ -234,7 +238,7 @@ func newWatch(f *gpusFlags) *cobra.Command {
 				interval = lease.Seconds(rules.Optimization.Interval)
 			}
 			if interval <= 0 {
-				return usagef("--interval must be more than 0")
+				return fault.TooSmall.New("--interval must be more than 0")
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -270,7 +274,7 @@ func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
 	}
 	results := []optimized{}
 	for _, job := range o.Jobs {
-		gpus := gpusOf(o, "", []jobs.Status{job})
+		gpus := gpusOf(o, "", []jobs.State{job})
 		if !slices.ContainsFunc(gpus, func(g host.GPU) bool { return g.Share() > rules.Optimization.MemoryThreshold }) {
 			continue
 		}

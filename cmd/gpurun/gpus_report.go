@@ -64,7 +64,7 @@ func newExport(f *gpusFlags) *cobra.Command {
 				return err
 			}
 			if err := files.WriteDurably(args[0], append(data, '\n'), files.PublicMode); err != nil {
-				return fault.New(fault.Usage, "export: %w", err)
+				return fault.SideFile.New("export: %w", err)
 			}
 			return nil
 		},

@@ -11,50 +11,56 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// hints is what to append to a message with a code; %s is the code's value. Libraries
-// return codes: only this command knows its flags.
+// onCPU is the advice for a job without a usable GPU.
+const onCPU = "; --gpus cpu:N runs on the CPU"
+
+// hints is what to append to a message with a code; %s is the code's value. For other codes,
+// the value is a setting. Libraries return codes: only this command knows its flags.
 var hints = map[fault.Code]string{
-	fault.Setting:      " (--%s)",
-	fault.Exists:       "; --force replaces it",
-	fault.Taken:        "; move it away, or pass --force to replace it; the same command then only renames the output",
-	fault.Finished:     "; --force runs it again",
-	fault.Damaged:      "; --fresh starts the job over",
-	fault.Changed:      "; undo that and run the same command again to resume, or pass --fresh to start over",
-	fault.Edited:       "; restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version",
-	fault.InputChanged: "; --fresh starts over; the same command resumes the job once the input is restored",
-	fault.BadInput:     "; re-create the file, or pass --bad-input skip to continue without the rest of it",
-	fault.NoColumns:    "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet has columns to choose (--columns)",
-	fault.Archive:      "; --fetch path reads the file that a record names",
-	fault.NoRequests:   `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
-	fault.NoJob:        "; pass the output given to gpurun run with -o, and its --work-dir if it had one",
-	fault.NoKernel:     " (-k %s)",
-	fault.NoOutput:     " (-o out.jsonl)",
-	fault.NoGPU:        "; --gpus cpu:N runs on the CPU",
-	fault.SmallGPUs:    ": choose other GPUs with --gpus, or give each worker several with --gpus-per-worker",
-	fault.NotAKernel:   "; for any other program use -k 'exec:%s'",
-	fault.NoRun:        "; gpurun run --shard I/N divides it into N shards",
-	fault.OtherRun:     "; use the same command on all machines, or remove the folder to start over",
-	fault.BadShard:     "; remove %s and compute the shard again",
-	fault.Leased:       ": run gpurun gpus deallocate %s first, or name another GPU with --gpu",
+	fault.OutputExists:       "; --force replaces it",
+	fault.OutputOfOtherFiles: "; --force computes all files again and replaces it; for new files only, write one output per input file: gpurun manual inputs",
+	fault.OutputWithFailures: "; gpurun retry computes its failed records again; --force replaces it",
+	fault.OutputTaken:        "; move it away, or pass --force to replace it; the same command then only renames the output",
+	fault.JobFinished:        "; --force runs it again",
+	fault.JobDamaged:         "; --fresh starts the job over",
+	fault.ExtraLines:         "; --fresh starts the job over",
+	fault.JobChanged:         "; undo that and run the same command again to resume, or pass --fresh to start over",
+	fault.KernelEdited:       "; restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version",
+	fault.InputChanged:       "; --fresh starts over; the same command resumes the job once the input is restored",
+	fault.BadInput:           "; re-create the file, or pass --bad-input skip to continue without the rest of it",
+	fault.NoColumns:          "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet has columns to choose (--columns)",
+	fault.Archive:            "; --fetch path reads the file that a record names",
+	fault.NoRequests:         `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
+	fault.NoJob:              "; pass the output given to gpurun run with -o, and its --work-dir if it had one",
+	fault.NoKernel:           " (-k %s)",
+	fault.NoOutput:           " (-o %s)",
+	fault.NoGPU:              onCPU,
+	fault.Driver:             onCPU,
+	fault.GPUsHidden:         onCPU,
+	fault.NoGPUSupport:       onCPU,
+	fault.SmallGPUs:          ": choose other GPUs with --gpus, or give each worker several with --gpus-per-worker",
+	fault.NotAKernel:         "; for any other program use -k 'exec:%s'",
+	fault.NoRun:              "; gpurun run --shard I/N divides it into N shards",
+	fault.OtherRun:           "; use the same command on all machines, or remove the folder to start over",
+	fault.BadShard:           "; remove %s and compute the shard again",
+	fault.Leased:             ": run gpurun gpus deallocate %s first, or name another GPU with --gpu",
 }
 
 // hint returns what to append to a message with this code, "" if nothing.
 func hint(code fault.Code, value string) string {
-	text := hints[code]
-	if strings.Contains(text, "%s") {
-		text = fmt.Sprintf(text, value)
+	text, ok := hints[code]
+	if !ok && (code == "" || code.Known()) {
+		text = " (--%s)"
 	}
-	if code == fault.Damaged && value != "" {
-		text = fmt.Sprintf("; --fresh --%s starts the job over and replaces its output", value)
-	}
-	if code == fault.Exists && value == "files" {
-		text = "; --force computes all files again and replaces it; for new files only, write one output per input file: gpurun manual inputs"
-	}
-	if code == fault.Exists && value == "failed" {
-		text = "; gpurun retry computes its failed records again; --force replaces it"
-	}
-	if code == fault.Changed && value != "" {
-		text += fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", value)
+	switch needs := strings.Contains(text, "%s"); {
+	case value == fault.Advised, needs && value == "":
+		return ""
+	case needs:
+		return fmt.Sprintf(text, value)
+	case (code == fault.JobDamaged || code == fault.ExtraLines) && value != "":
+		return fmt.Sprintf("; --fresh --%s starts the job over and replaces its output", value)
+	case code == fault.JobChanged && value != "":
+		return text + fmt.Sprintf(", or --accept-changes %s to keep what is done and resume", value)
 	}
 	return text
 }

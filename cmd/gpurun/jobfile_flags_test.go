@@ -13,40 +13,47 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // samples returns three values of a setting, as a flag takes them.
-func samples(s jobfile.Setting) [3]string {
+func samples(s spec.Setting) [3]string {
 	switch {
-	case s.Closed:
+	case s.Only:
 		return [3]string{s.Words[0], s.Words[min(1, len(s.Words)-1)], s.Words[len(s.Words)-1]}
-	case s.Kind == jobfile.Bool:
+	case s.Kind == spec.Bool:
 		return [3]string{"true", "false", "true"}
-	case s.Kind == jobfile.Int:
+	case s.Kind == spec.Int:
 		return [3]string{"5", "6", "7"}
-	case s.Kind == jobfile.Duration:
+	case s.Kind == spec.Duration:
 		return [3]string{"5m0s", "6m0s", "7m0s"}
-	case s.Kind == jobfile.Size:
-		return [3]string{"5KiB", "6MiB", "7GiB"}
-	case s.Kind == jobfile.Document:
+	case s.Kind == spec.Size:
+		return [3]string{"5MiB", "6MiB", "7GiB"}
+	case s.Kind == spec.Document:
 		return [3]string{`{"a": 1}`, `{"a": 2}`, `[3]`}
+	}
+	switch s.Name {
+	case "halt":
+		return [3]string{"fail=1", "fail=5%", "never"}
+	case "fetch", "column":
+		return [3]string{"a=one", "a=/two", "a=th:ree"}
 	}
 	return [3]string{"one", "/two", "th:ree"}
 }
 
 // settled reads settings as gpurun run does.
-func settled(t *testing.T, args ...string) (*runFlags, *cobra.Command) {
+func settled(t *testing.T, args ...string) (*jobCommand, []string) {
 	t.Helper()
-	f := &runFlags{}
 	cmd := &cobra.Command{Use: "run", Args: cobra.ArbitraryArgs}
-	f.register(cmd.Flags())
+	j := newJobCommand(cmd, nil)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.settle(cmd, cmd.Flags().Args(), inputSetting); err != nil {
+	inputs, err := j.settle(cmd, cmd.Flags().Args(), inputSetting)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return f, cmd
+	return j, inputs
 }
 
 // writeJobFile writes a job file to a folder that becomes the current one.
@@ -58,15 +65,10 @@ func writeJobFile(t *testing.T, text string) {
 	}
 }
 
-// flagText returns the value of a flag without what surrounds a list.
-func flagText(cmd *cobra.Command, name string) string {
-	return strings.Trim(cmd.Flags().Lookup(name).Value.String(), "[]")
-}
-
 // TestPrecedence: of each setting, a flag wins over its variable, that over the job file.
 func TestPrecedence(t *testing.T) {
-	for _, s := range jobSettings() {
-		if s.Name == inputSetting || s.Name == stepsSetting || s.Name == dirSetting {
+	for _, s := range jobSettings {
+		if s.Place != spec.Anywhere {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
@@ -75,11 +77,11 @@ func TestPrecedence(t *testing.T) {
 			args := []string{"-f", "job.yaml"}
 			want := func(value, from string) {
 				t.Helper()
-				f, cmd := settled(t, args...)
-				if got := flagText(cmd, s.Name); got != strings.Trim(value, "[]") {
+				j, _ := settled(t, args...)
+				if got := textOf(j.flags, s.Name); got != value {
 					t.Errorf("%s, want %s", got, value)
 				}
-				if got := f.job.origins[s.Name].String(); !strings.HasPrefix(got, from) {
+				if got := j.origins[s.Name].String(); !strings.HasPrefix(got, from) {
 					t.Errorf("set by %s, want %s", got, from)
 				}
 			}
@@ -96,47 +98,42 @@ func TestPrecedence(t *testing.T) {
 // TestPrintedJobFile: what plan prints sets every setting to the same value again, in any
 // folder.
 func TestPrintedJobFile(t *testing.T) {
-	settings := jobSettings()
 	var text strings.Builder
-	for _, s := range settings {
+	inFile := 0
+	for _, s := range jobSettings {
+		if s.Place == spec.NotInFile {
+			continue
+		}
+		inFile++
 		v := jobfile.Value{Texts: []string{samples(s)[2]}}
 		switch {
 		case s.Name == dirSetting || s.Name == "kernel" || s.Name == "kernel-config":
 			continue
-		case s.Kind == jobfile.Steps:
+		case s.Kind == spec.Steps:
 			text.WriteString("steps:\n- a.py\n- kernel: b.py\n  config: {c: [1, d]}\n- kernel: c.py\n  config: c.json\n")
 			continue
-		case s.Kind == jobfile.List:
-			v = jobfile.Value{IsList: true, Texts: []string{"a", "b, c", "-"}}
+		case s.IsList():
+			v = jobfile.Value{IsList: true, Texts: []string{"a=a", "b, c=d", "-=e"}}
 		}
 		fmt.Fprintln(&text, jobfile.Pair(s.Name, s.Kind, v))
 	}
 	writeJobFile(t, text.String())
 	print := func(name string) (string, *jobfile.File) {
 		t.Helper()
-		f := &runFlags{}
-		cmd := &cobra.Command{Use: "plan", Args: cobra.ArbitraryArgs}
-		f.register(cmd.Flags())
-		if err := cmd.ParseFlags([]string{"-f", name}); err != nil {
-			t.Fatal(err)
-		}
-		args, err := f.settle(cmd, nil, inputSetting)
-		if err != nil {
-			t.Fatal(err)
-		}
+		j, args := settled(t, "-f", name)
 		var b bytes.Buffer
-		if err := f.printJobFile(&b, cmd.Flags(), args); err != nil {
+		if err := printJobFile(&b, j, args); err != nil {
 			t.Fatal(err)
 		}
-		file, err := jobfile.Parse("printed.yaml", b.Bytes(), settings)
+		file, err := jobfile.Parse("printed.yaml", b.Bytes(), jobSettings, checkSetting)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, &b)
 		}
 		return b.String(), file
 	}
 	first, printed := print("job.yaml")
-	if len(printed.Values) != len(settings)-2 { // without kernel and kernel-config
-		t.Errorf("%d of %d settings are printed:\n%s", len(printed.Values), len(settings), first)
+	if len(printed.Values) != inFile-2 { // without kernel and kernel-config
+		t.Errorf("%d of %d settings are printed:\n%s", len(printed.Values), inFile, first)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "again.yaml")
 	if err := os.WriteFile(elsewhere, []byte(first), 0o666); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // compiledSchema returns the published schema.
@@ -58,7 +59,7 @@ func validate(t *testing.T, schema *jsonschema.Schema, text string) error {
 // TestSchemaAcceptsExamples: the examples and the job files of the documentation and of the
 // scripts are valid, for gpurun and for the schema.
 func TestSchemaAcceptsExamples(t *testing.T) {
-	schema, settings := compiledSchema(t), jobSettings()
+	schema := compiledSchema(t)
 	examples := make(map[string]string)
 	for _, path := range []string{"../../docs/job-file.md", "../../README.md"} {
 		data, err := os.ReadFile(path)
@@ -84,7 +85,7 @@ func TestSchemaAcceptsExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range script.Files {
-		if strings.HasSuffix(file.Name, ".yaml") && file.Name != "bad.yaml" {
+		if strings.HasSuffix(file.Name, ".yaml") && file.Name != "bad.yaml" && file.Name != "zero.yaml" {
 			examples[file.Name] = string(file.Data)
 		}
 	}
@@ -92,7 +93,7 @@ func TestSchemaAcceptsExamples(t *testing.T) {
 		t.Errorf("only %d examples", len(examples))
 	}
 	for name, text := range examples {
-		if _, err := jobfile.Parse(name, []byte(text), settings); err != nil {
+		if _, err := jobfile.Parse(name, []byte(text), jobSettings, checkSetting); err != nil {
 			t.Error(err)
 		}
 		if err := validate(t, schema, text); err != nil {
@@ -104,22 +105,21 @@ func TestSchemaAcceptsExamples(t *testing.T) {
 // TestSchemaAgreesWithParser: for each setting and many values, the schema accepts what
 // gpurun accepts. What it accepts beyond that, only the flag itself can judge.
 func TestSchemaAgreesWithParser(t *testing.T) {
-	schema, settings := compiledSchema(t), jobSettings()
-	unchecked := make([]jobfile.Setting, len(settings))
-	for i, s := range settings {
-		s.Check = nil
-		unchecked[i] = s
-	}
+	schema := compiledSchema(t)
+	unchecked := func(spec.Setting, string) error { return nil }
 	values := []string{
 		"1", "0", "-1", "1.5", "true", "text", `"1"`, `""`, "30s", "1h30m", "64K", "32MiB", "1 GiB", "auto", "null", "stream", "index", "[]", "[a, b]", "[1]", "[true]", "[[a]]",
 		"{}", "{a: 1}", "[{kernel: a}]", "[{kernel: a, config: {b: c}}]", "[{kernel: a, config: c.json}]", "[{config: {}}]", "[{kernel: ' '}]",
 	}
 	accepted := make(map[string]int)
-	for _, s := range settings {
-		for _, value := range slices.Concat(values, s.Words) {
+	for _, s := range jobSettings {
+		if s.Place == spec.NotInFile {
+			continue
+		}
+		for _, value := range slices.Concat(values, s.Words, s.Try) {
 			text := s.Name + ": " + value
-			_, strict := jobfile.Parse("job.yaml", []byte(text), settings)
-			_, loose := jobfile.Parse("job.yaml", []byte(text), unchecked)
+			_, strict := jobfile.Parse("job.yaml", []byte(text), jobSettings, checkSetting)
+			_, loose := jobfile.Parse("job.yaml", []byte(text), jobSettings, unchecked)
 			err := validate(t, schema, text)
 			if strict == nil && err != nil {
 				t.Errorf("%s: gpurun accepts it, the schema does not: %v", text, err)
@@ -147,11 +147,11 @@ func TestSchemaDescribesEverySetting(t *testing.T) {
 	var schema struct {
 		Properties map[string]struct{ Description string }
 	}
-	if err := json.Unmarshal(jobSchema(), &schema); err != nil {
+	if err := json.Unmarshal(jobfile.Schema(jobSettings), &schema); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range jobSettings() {
-		if schema.Properties[s.Name].Description == "" {
+	for _, s := range jobSettings {
+		if s.Place != spec.NotInFile && schema.Properties[s.Name].Description == "" {
 			t.Errorf("%s has no description", s.Name)
 		}
 	}

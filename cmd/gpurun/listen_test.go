@@ -5,14 +5,14 @@ import "testing"
 // Each run has a token of its own, also at the same address: who knew the token of an earlier
 // run cannot control this one.
 func TestEachRunHasItsOwnToken(t *testing.T) {
-	f := listenFlags{address: "127.0.0.1:0"}
+	f := listenOptions{Address: "127.0.0.1:0"}
 	seen := make(map[string]bool)
 	for range 3 {
 		l, err := f.listen()
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.address = l.Addr().String() // the next run has the same
+		f.Address = l.Addr().String() // the next run has the same
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -109,13 +109,10 @@ func writeManFlags(b *bytes.Buffer, cmd *cobra.Command) {
 		if section.title != allFlags {
 			fmt.Fprintf(b, ".SS %s\n", roff(section.title))
 		}
-		section.flags.VisitAll(func(flag *pflag.Flag) {
-			if flag.Hidden {
-				return
-			}
+		for _, flag := range section.flags {
 			names, about := flagUsage(flag)
 			fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(names), roffLine(about))
-		})
+		}
 	}
 }
 

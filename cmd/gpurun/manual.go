@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/docs"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
@@ -88,9 +89,9 @@ func manualPage(name string) (string, error) {
 	data, err := docs.Pages.ReadFile(page + ".md")
 	if err != nil {
 		if near := nearest.Of(page, manualNames(), 3); near != "" {
-			return "", usagef("the manual has no page %q; did you mean %s?", page, near)
+			return "", fault.NoPage.New("the manual has no page %q; did you mean %s?", page, near)
 		}
-		return "", usagef("the manual has no page %q; gpurun manual lists them", page)
+		return "", fault.NoPage.New("the manual has no page %q; gpurun manual lists them", page)
 	}
 	text := remarks.ReplaceAllString(string(data), "")
 	if !isSection {
@@ -98,7 +99,7 @@ func manualPage(name string) (string, error) {
 	}
 	text, names := manualSection(text, section)
 	if text == "" {
-		return "", usagef("page %s of the manual has no section %q; its sections are %s", page, section, strings.Join(names, ", "))
+		return "", fault.NoPage.New("page %s of the manual has no section %q; its sections are %s", page, section, strings.Join(names, ", "))
 	}
 	return text, nil
 }

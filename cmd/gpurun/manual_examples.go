@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/examples"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
@@ -37,9 +38,9 @@ func exampleFile(name string) (string, error) {
 func noExample(name string) error {
 	switch name {
 	case "cuda-kernel":
-		return usagef("gpurun plugin new cuda FOLDER creates the example cuda-kernel")
+		return fault.NoExample.New("gpurun plugin new cuda FOLDER creates the example cuda-kernel")
 	case "go-etl":
-		return usagef("the example go-etl is a Go module and only in the repository; gpurun manual embedding shows such a program")
+		return fault.NoExample.New("the example go-etl is a Go module and only in the repository; gpurun manual embedding shows such a program")
 	}
 	entries, _ := fs.ReadDir(examples.Files, ".") // it is embedded
 	var names []string
@@ -47,34 +48,34 @@ func noExample(name string) error {
 		names = append(names, entry.Name())
 	}
 	if near := nearest.Of(name, names, 3); near != "" {
-		return usagef("there is no example %q; did you mean examples/%s?", name, near)
+		return fault.NoExample.New("there is no example %q; did you mean examples/%s?", name, near)
 	}
-	return usagef("there is no example %q; gpurun manual examples lists them", name)
+	return fault.NoExample.New("there is no example %q; gpurun manual examples lists them", name)
 }
 
 // copyExample writes the files of an example to a folder.
 func copyExample(page, folder string) error {
 	name, isExample := exampleName(page)
 	if !isExample || name == "." || folder == "" {
-		return usagef("name an example and a folder, like: gpurun manual examples/etl --copy my-etl")
+		return fault.NoExample.New("name an example and a folder, like: gpurun manual examples/etl --copy my-etl")
 	}
 	if info, err := fs.Stat(examples.Files, name); err != nil || !info.IsDir() {
 		return noExample(name)
 	}
 	if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
-		return usagef("%s is not empty", folder)
+		return fault.BadScaffold.New("%s is not empty", folder)
 	}
 	files, err := fs.Sub(examples.Files, name)
 	if err == nil {
 		err = os.CopyFS(folder, files)
 	}
 	if err != nil {
-		return usagef("%w", err)
+		return fault.BadScaffold.New("%w", err)
 	}
 	scripts, _ := filepath.Glob(filepath.Join(folder, "*.sh")) // the pattern is valid
 	for _, script := range scripts {
 		if err := os.Chmod(script, 0o755); err != nil {
-			return usagef("%w", err)
+			return fault.BadScaffold.New("%w", err)
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -11,8 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // origin is where the value of a setting comes from: the command line, the environment or
@@ -50,11 +52,11 @@ func (o origins) fromEnvironment(cmd *cobra.Command) (mistakes jobfile.Mistakes)
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variable(f)
 		value, set := os.LookupEnv(name)
-		if !set || f.Changed || f.Name == "help" {
+		if !set || f.Changed || f.Name == "help" || f.Name == helpAll {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			mistakes = append(mistakes, jobfile.Mistake{Text: fmt.Sprintf("environment variable %s: %v", name, explainFlag(err))})
+			mistakes = append(mistakes, jobfile.Mistake{Text: fmt.Sprintf("environment variable %s: %s", name, strings.TrimPrefix(flagMessage(err), "--"))})
 			return
 		}
 		o[f.Name] = origin{text: name}
@@ -68,8 +70,7 @@ var flagNames = regexp.MustCompile(`(?:^|[\s(])(--[a-z][a-z-]+|-[ko])\b`)
 // explain adds to a usage error where the flags that it names were set, if not on the
 // command line.
 func (o origins) explain(err error) error {
-	var usage *usageError
-	if err == nil || !errors.As(err, &usage) && fault.KindOf(err) != fault.Usage {
+	if fault.KindOf(err) != fault.Usage {
 		return err
 	}
 	err = withHint(err)
@@ -95,4 +96,70 @@ func (o origins) explain(err error) error {
 		return err
 	}
 	return &hinted{err: err, hint: " (" + strings.Join(places, "; ") + ")"}
+}
+
+// prefix starts the names of gpurun's environment variables.
+const prefix = "GPURUN_"
+
+// variable returns the name of the environment variable that sets a flag.
+func variable(f *pflag.Flag) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+}
+
+// fromEnvironment sets flags that are missing on the command line from GPURUN_*.
+func fromEnvironment(cmd *cobra.Command) error {
+	if mistakes := noteOrigins(cmd.Flags()).fromEnvironment(cmd); len(mistakes) > 0 {
+		return fault.BadValue.New("%w", mistakes)
+	}
+	return nil
+}
+
+// knownVariables returns the variables of all commands' flags and those without a flag.
+func knownVariables(root *cobra.Command) []string {
+	known := []string{lease.Variable, jobs.Variable, "GPURUN_PLUGIN_PATH", "GPURUN_PPROF"}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, variable(f)) })
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
+// misspelled returns a message for each variable that resembles a known one. It ignores
+// others: a script may well define its own GPURUN_BIN.
+func misspelled(environment, known []string) (messages []string) {
+	for _, entry := range environment {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) {
+			continue
+		}
+		if meant := meantVariable(name, known); meant != "" {
+			messages = append(messages, fmt.Sprintf("environment variable %s has no effect; did you mean %s?", name, meant))
+		}
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// shortName is the length below which names resemble each other by chance: BIN and PIN.
+const shortName = 6
+
+// meantVariable returns the known variable that name misspells, "" if there is none.
+func meantVariable(name string, known []string) string {
+	bare := func(name string) string {
+		return strings.TrimSuffix(strings.ReplaceAll(strings.TrimPrefix(name, prefix), "_", ""), "S")
+	}
+	for _, candidate := range known {
+		if bare(candidate) == bare(name) {
+			return candidate
+		}
+	}
+	if len(bare(name)) < shortName {
+		return ""
+	}
+	return nearest.Of(name, known, 3)
 }

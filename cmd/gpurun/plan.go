@@ -7,15 +7,19 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const planHelp = `Show what gpurun run would do with the same flags: workers, devices, chunks and
@@ -26,19 +30,15 @@ but neither leases GPUs nor waits for them.
   gpurun plan -k echo in.jsonl
   gpurun plan -f job.yaml --print
 
-Accepts every flag of gpurun run; flags that do not affect the plan are not listed
-here.`
+Accepts every flag of gpurun run. Flags that matter while a job runs are checked, and
+not listed here.`
 
-// planIdle are the flags of run that do not affect a plan. They are accepted so that
+// planIdle are the groups of settings that matter while a job runs. They are accepted so that
 // users can replace run with plan in a command.
-var planIdle = []string{
-	"fresh", "accept-changes", "clean", "spool", "timeout", "retries", "checkpoint", "max-time", "halt", "give-up",
-	"shard", "no-claim", "claim-after", "merge", "report", "json-events", "quiet", "log-level",
-	"listen", "listen-token", "tls-cert", "tls-key", "insecure", "allow-host", "metrics-file",
-}
+var planIdle = []string{spec.GroupResume, groupMachines, spec.GroupFailures, spec.GroupDisplay, groupServing}
 
 func newPlan() *cobra.Command {
-	f := &runFlags{}
+	var j *jobCommand
 	asJSON, asJobFile := false, false
 	cmd := &cobra.Command{
 		Use:   "plan -k KERNEL INPUT...",
@@ -46,29 +46,29 @@ func newPlan() *cobra.Command {
 		Long:  planHelp,
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, err := f.settle(cmd, args, inputSetting)
+			args, err := j.settle(cmd, args, inputSetting)
 			if err != nil {
 				return err
 			}
 			if len(args) > 0 {
-				f.setInputs(args)
+				j.setInputs(args)
 			}
-			config, err := f.configure(cmd)
+			config, err := j.configure()
 			if err != nil {
 				return err
 			}
 			if asJobFile {
-				return f.printJobFile(os.Stdout, cmd.Flags(), args)
+				return printJobFile(os.Stdout, j, args)
 			}
 			if len(args) == 0 {
-				return usagef("no input: name a JSON Lines file; see gpurun plan --help")
+				return fault.NoInput.New("no input: name a JSON Lines file; see gpurun plan --help")
 			}
-			config.Devices.Claim = f.claim(cmd.Flags(), "", nil)
+			config.Devices.Claim = j.options.Lease.claim("", nil)
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)
 			if err != nil {
-				return f.job.origins.explain(err)
+				return j.origins.explain(err)
 			}
 			if asJSON {
 				encoder := json.NewEncoder(os.Stdout)
@@ -79,13 +79,10 @@ func newPlan() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().SortFlags = false
-	f.register(cmd.Flags())
-	for _, name := range planIdle {
-		_ = cmd.Flags().MarkHidden(name) // fails for a flag that does not exist
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&asJobFile, "print", false, "print all settings as a job file, each with its origin, instead of the plan")
+	j = newJobCommand(cmd, nil)
+	j.flags.VisitAll(func(f *pflag.Flag) { f.Hidden = slices.Contains(planIdle, settingOf(f).setting.Group) })
+	j.flags.BoolVar(&asJSON, "json", false, "print JSON")
+	j.flags.BoolVar(&asJobFile, "print", false, "print all settings as a job file, each with its origin, instead of the plan")
 	return cmd
 }
 
@@ -122,25 +119,10 @@ func writePlan(w io.Writer, plan orchestrator.Plan) {
 	for _, m := range plan.Fetch {
 		fmt.Fprintf(table, "fetch\t%s\tthe file that %s names, paths below %s\n", m.Name, m.Field, cmp.Or(plan.FetchRoot, "no folder"))
 	}
-	of := "batches of " + progress.Count(int64(plan.BatchSize))
-	if plan.GrowBatch {
-		of += " or more"
-	}
-	if plan.Info.Concurrency > 0 {
-		of = "concurrency " + progress.Count(int64(plan.Info.Concurrency))
-	}
-	grouped := ""
-	if plan.GroupBy != "" {
-		grouped = ", grouped by " + plan.GroupBy
-	}
 	if plan.ChunkRecords > 0 {
-		fmt.Fprintf(table, "chunks\t%s of %s records\t%s%s\n",
-			progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords), of, grouped)
-	} else if plan.Info.Concurrency > 0 {
-		fmt.Fprintf(table, "records\t%s\t\n", of)
-	} else {
-		fmt.Fprintf(table, "batches\tof %s records%s\t\n", progress.Count(int64(plan.BatchSize)), grouped)
+		fmt.Fprintf(table, "chunks\t%s of %s records\t\n", progress.Count(plan.Chunks), progress.Count(plan.ChunkRecords))
 	}
+	fmt.Fprintf(table, "at a time\t%s\n", plan.Flight)
 	for i, slot := range plan.Slots {
 		fmt.Fprintf(table, "worker %d\t%s\t%s\n", i, slot.Name, slotText(slot))
 	}

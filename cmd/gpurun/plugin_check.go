@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -18,6 +20,7 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
 	"github.com/gpurun/gpurun/plugins/python"
@@ -35,85 +38,76 @@ SAMPLE.jsonl contains records that the kernel can process; the first 64 are used
 Without it, gpurun generates records with the members "id" and "text". For a Python
 kernel, the interpreter and its frameworks are shown too.`
 
-// checkFlags are the flags of plugin check.
-type checkFlags struct {
-	jobFlags
-	timeout   time.Duration
-	neighbors bool
-	tolerance float64
-	large     int
-	verbose   bool
-}
-
 // maxSamples limits how many sample records are used: each check processes all of them.
 const maxSamples = 64
 
 func newPluginCheck() *cobra.Command {
-	f := &checkFlags{}
+	var config orchestrator.Config
+	var options kerneltest.Options
+	verbose := false
 	cmd := &cobra.Command{
 		Use:   "check KERNEL [SAMPLE.jsonl]",
 		Short: "Check that a kernel works correctly",
 		Long:  pluginCheckHelp,
 		Args:  cobra.RangeArgs(1, 2),
-		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fromEnvironment(cmd); err != nil {
+				return err
+			}
+			if err := setKernel(&config.Kernel, cmd.Flags()); err != nil {
+				return err
+			}
+			if len(args) == 2 {
+				var err error
+				if options.Records, err = readSample(args[1]); err != nil {
+					return err
+				}
+			}
+			config.Kernel.Name = args[0]
+			return checkKernel(cmd.Context(), config, options, verbose)
+		},
 	}
 	flags := cmd.Flags()
-	flags.SortFlags = false
-	f.registerKernel(flags)
-	for _, name := range []string{"kernel", "step", "step-config"} {
-		flags.Lookup(name).Hidden = true // the kernel is an argument
-	}
-	flags.StringVar(&f.config.Devices.GPUs, "gpus", "all", "device to check on, the first if several match: all, 1, cpu:1")
-	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
-	flags.BoolVar(&f.neighbors, "neighbors", false, "allow a result to depend on other records of its batch")
-	flags.Float64Var(&f.tolerance, "tolerance", 0, "relative difference up to which two numbers count as equal (default 0.0001)")
-	flags.IntVar(&f.large, "large-batch", 0, "size of the large batch, in records (default 1000)")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show the kernel's output")
+	addFlags(flags, &config, settingsWhere(func(s spec.Setting) bool {
+		return s.Group == spec.GroupKernel && !slices.Contains([]string{"kernel", "step", "step-config"}, s.Name) || s.Name == "gpus"
+	})...)
+	flags.Lookup("gpus").Usage = "device to check on, the first if several match: all, 1, cpu:1"
+	flags.DurationVar(&options.Timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
+	flags.BoolVar(&options.Neighbors, "neighbors", false, "allow a result to depend on other records of its batch")
+	flags.Float64Var(&options.Tolerance, "tolerance", 0, "relative difference up to which two numbers count as equal (default 0.0001)")
+	flags.IntVar(&options.LargeBatch, "large-batch", 0, "size of the large batch, in records (default 1000)")
+	flags.BoolVarP(&verbose, "verbose", "v", false, "show the kernel's output")
 	return cmd
 }
 
-func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
-	if err := fromEnvironment(cmd); err != nil {
-		return err
-	}
-	config, err := f.config, error(nil)
-	if config.Kernel.Config, err = readConfig("--kernel-config", f.kernelConfig); err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+// checkKernel runs all checks of a kernel.
+func checkKernel(ctx context.Context, config orchestrator.Config, options kerneltest.Options, verbose bool) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	options := plugins.PythonOptions{Interpreter: config.Kernel.Python, IOWorkers: config.Kernel.IOWorkers, NaN: config.Kernel.NaN}
-	r, err := resolver(options)
+	k := config.Kernel
+	r, err := resolver(plugins.PythonOptions{Interpreter: k.Python, IOWorkers: k.IOWorkers, NaN: k.NaN})
 	if err != nil {
 		return err
 	}
-	r.Exec = plugins.ExecOptions{Mode: config.Kernel.ExecMode, ID: config.Kernel.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
-	named, err := r.Resolve(args[0], config.Kernel.Config)
+	r.Exec = plugins.ExecOptions{Mode: k.ExecMode, ID: k.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
+	named, err := r.Resolve(k.Name, plugins.Config(k.Config))
 	if err != nil {
 		return err
 	}
-	device, env, err := checkDevice(ctx, config.Devices.GPUs)
+	device, env, err := checkDevice(ctx, cmp.Or(config.Devices.GPUs, "all"))
 	if err != nil {
 		return err
 	}
-	checks := kerneltest.Options{
-		Config: named.Config, Device: device, Neighbors: f.neighbors, Tolerance: f.tolerance,
-		LargeBatch: f.large, Timeout: f.timeout,
-	}
-	if len(args) == 2 {
-		if checks.Records, err = readSample(args[1]); err != nil {
-			return err
-		}
-	}
+	options.Config, options.Device = named.Config, device
 	defer proc.KillChildren() // processes that the kernel left behind
-	fmt.Printf("%s on %s\n", args[0], device.Name)
-	_, _, isPython := plugins.CutPython(args[0])
+	fmt.Printf("%s on %s\n", k.Name, device.Name)
+	_, _, isPython := plugins.CutPython(k.Name)
 	if isPython {
 		showPython(ctx, named.Config)
 	}
-	log := &tailLog{verbose: f.verbose}
+	log := &tailLog{verbose: verbose}
 	command := plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: r.Dir, Log: log}
-	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(command), checks), adviser(isPython), log)
+	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(command), options), adviser(isPython), log)
 }
 
 // checkDevice returns the first device of a selection and the environment that pins it.
@@ -137,7 +131,7 @@ const byteOrderMark = "\ufeff"
 func readSample(path string) ([]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usagef("sample: %w", err)
+		return nil, fault.BadSample.New("sample: %w", err)
 	}
 	defer file.Close()
 	var records []string
@@ -153,15 +147,15 @@ func readSample(path string) ([]string, error) {
 			continue
 		}
 		if !jsonline.Valid([]byte(line)) {
-			return nil, usagef("sample %s: line %d is not valid JSON", path, number)
+			return nil, fault.BadSample.New("sample %s: line %d is not valid JSON", path, number)
 		}
 		records = append(records, line)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, usagef("sample: %w", err)
+		return nil, fault.BadSample.New("sample: %w", err)
 	}
 	if len(records) == 0 {
-		return nil, usagef("sample %s contains no records", path)
+		return nil, fault.BadSample.New("sample %s contains no records", path)
 	}
 	return records, nil
 }
@@ -199,7 +193,7 @@ func runChecks(ctx context.Context, session *kerneltest.Session, words func(kern
 	for _, check := range kerneltest.Checks() {
 		outcome := advised(session.Run(ctx, check), words)
 		if ctx.Err() != nil {
-			return fault.New(fault.Canceled, "stopped")
+			return fault.Interrupted.New("stopped")
 		}
 		fmt.Println(indent(outcome.String()))
 		switch {
@@ -216,7 +210,7 @@ func runChecks(ctx context.Context, session *kerneltest.Session, words func(kern
 	if words := log.tail.String(); words != "" && !log.verbose {
 		fmt.Printf("\nlast output of the kernel:\n%s\n", indent(words))
 	}
-	return fault.New(fault.Incompatible, "the kernel failed %d of %d checks", failed, failed+passed)
+	return fault.KernelFails.New("the kernel failed %d of %d checks", failed, failed+passed)
 }
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n        ") }

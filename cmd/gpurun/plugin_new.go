@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/examples"
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 //go:embed all:scaffold
@@ -62,19 +63,19 @@ var languages = map[string]language{
 func scaffold(name, dir, source string) error {
 	chosen, known := languages[name]
 	if !known {
-		return usagef("%q is not a supported language: use go, python or cuda", name)
+		return fault.BadScaffold.New("%q is not a supported language: use go, python or cuda", name)
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return usagef("%s is not empty", dir)
+		return fault.BadScaffold.New("%s is not empty", dir)
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return usagef("%w", err)
+		return fault.BadScaffold.New("%w", err)
 	}
 	name = filepath.Base(dir)
 	if abs, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(abs)
 	}
 	if err := chosen.write(dir, name); err != nil {
-		return usagef("%w", err)
+		return fault.BadScaffold.New("%w", err)
 	}
 	if chosen.isGo {
 		if err := makeModule(dir, name, source); err != nil {
@@ -116,7 +117,7 @@ func makeModule(dir, name, source string) error {
 	}
 	text := fmt.Sprintf("module %s\n\ngo 1.26\n", moduleName(name))
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
-		return usagef("%w", err)
+		return fault.BadScaffold.New("%w", err)
 	}
 	tidy := exec.Command("go", "mod", "tidy")
 	tidy.Dir = dir
@@ -132,28 +133,28 @@ func makeModule(dir, name, source string) error {
 func makeModuleBeside(dir, name, source string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
-		return usagef("--source: %w", err)
+		return fault.BadScaffold.New("--source: %w", err)
 	}
 	own, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
-		return usagef("--source: %w", err)
+		return fault.BadScaffold.New("--source: %w", err)
 	}
 	dependencies, ours := strings.CutPrefix(string(own), "module "+modulePath+"\n")
 	if !ours {
-		return usagef("--source: %s is not the source of gpurun: its go.mod names another module", source)
+		return fault.BadScaffold.New("--source: %s is not the source of gpurun: its go.mod names another module", source)
 	}
 	dependencies, _, _ = strings.Cut(dependencies, "\ntool (")
 	text := fmt.Sprintf("module %s\n%s\nrequire %s v0.0.0\n\nreplace %s => %s\n",
 		moduleName(name), dependencies, modulePath, modulePath, source)
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
-		return usagef("%w", err)
+		return fault.BadScaffold.New("%w", err)
 	}
 	sums, err := os.ReadFile(filepath.Join(source, "go.sum"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o666)
 	}
 	if err != nil {
-		return usagef("%w", err)
+		return fault.BadScaffold.New("%w", err)
 	}
 	return nil
 }

@@ -64,6 +64,8 @@ func referEvents(t *testing.T, b *bytes.Buffer) {
 func eventTypes(t *testing.T) (names []string) {
 	t.Helper()
 	paths, _ := filepath.Glob("../../orchestrator/*.go")
+	more, _ := filepath.Glob("../../orchestrator/event/*.go")
+	paths = append(paths, more...)
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -278,4 +280,19 @@ func TestShapesAreUnique(t *testing.T) {
 		}
 		seen[strings.ToLower(match[1])] = true
 	}
+}
+
+// receiver is "Type." for a method, "" for a function.
+func receiver(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	of := d.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name + "."
+	}
+	return ""
 }

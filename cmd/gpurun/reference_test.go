@@ -17,11 +17,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/jobfile"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // TestReference: docs/reference is what the code says.
@@ -96,17 +97,14 @@ func referCommand(b *bytes.Buffer, cmd *cobra.Command) {
 }
 
 func referFlags(b *bytes.Buffer, cmd *cobra.Command) {
-	groups := make(map[string][]*pflag.Flag)
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && f.Name != "help" {
-			groups[groupOf(f.Name)] = append(groups[groupOf(f.Name)], f)
+	for _, section := range flagSections(cmd) {
+		flags := slices.DeleteFunc(section.flags, func(f *pflag.Flag) bool { return f.Name == "help" || f.Name == helpAll })
+		if len(flags) == 0 {
+			continue
 		}
-	})
-	count := 0
-	for _, flags := range groups {
-		count += len(flags)
-	}
-	table := func(flags []*pflag.Flag) {
+		if section.title != allFlags {
+			fmt.Fprintf(b, "\n**%s**\n", section.title)
+		}
 		b.WriteString("\n| flag | default | |\n|---|---|---|\n")
 		for _, f := range flags {
 			value, usage := pflag.UnquoteUsage(f)
@@ -120,30 +118,6 @@ func referFlags(b *bytes.Buffer, cmd *cobra.Command) {
 			}
 			fmt.Fprintf(b, "| %s | %s | %s |\n", code1(strings.TrimSpace(name+" "+value)), code1(standard), cell(usage))
 		}
-	}
-	if count <= fewFlags {
-		var all []*pflag.Flag
-		for _, flags := range groups {
-			all = append(all, flags...)
-		}
-		slices.SortFunc(all, func(a, b *pflag.Flag) int { return strings.Compare(a.Name, b.Name) })
-		if len(all) > 0 {
-			table(all)
-		}
-		return
-	}
-	for _, group := range flagGroups {
-		if flags := groups[group.title]; len(flags) > 0 {
-			slices.SortFunc(flags, func(a, b *pflag.Flag) int {
-				return slices.Index(group.names, a.Name) - slices.Index(group.names, b.Name)
-			})
-			fmt.Fprintf(b, "\n**%s**\n", group.title)
-			table(flags)
-		}
-	}
-	if flags := groups[""]; len(flags) > 0 {
-		b.WriteString("\n**Other**\n")
-		table(flags)
 	}
 }
 
@@ -160,35 +134,29 @@ func referExits(_ *testing.T, b *bytes.Buffer) {
 }
 
 // kindNames describes the values of settings.
-var kindNames = map[jobfile.Kind]string{
-	jobfile.Bool: "true or false", jobfile.Int: "number", jobfile.Duration: "time", jobfile.Size: "size", jobfile.List: "list",
-	jobfile.Document: "mapping, or a file", jobfile.Steps: "list of steps",
+var kindNames = map[spec.Kind]string{
+	spec.Bool: "true or false", spec.Int: "number", spec.Duration: "time", spec.Size: "size", spec.List: "list", spec.Repeated: "list",
+	spec.Document: "mapping, or a file", spec.Steps: "list of steps",
 }
 
 func referSettings(_ *testing.T, b *bytes.Buffer) {
 	b.WriteString(generated + "# Settings of a job file\n\n[Job files](../job-file.md) describes how to write them.\n" +
 		"[job-file.schema.json](../job-file.schema.json) is the same as a JSON Schema.\n")
-	settings := jobSettings()
-	var groups []string
-	for _, s := range settings {
-		if !slices.Contains(groups, s.Group) {
-			groups = append(groups, s.Group)
+	for _, group := range headings {
+		inGroup := slices.DeleteFunc(slices.Clone(jobSettings), func(s spec.Setting) bool { return s.Group != group || s.Place == spec.NotInFile })
+		if len(inGroup) == 0 {
+			continue
 		}
-	}
-	for _, group := range groups {
 		fmt.Fprintf(b, "\n## %s\n\n| setting | value | default | |\n|---|---|---|---|\n", group)
-		for _, s := range settings {
-			if s.Group != group {
-				continue
-			}
+		for _, s := range inGroup {
 			value := cmp.Or(kindNames[s.Kind], "text")
-			if s.Closed {
+			if s.Only {
 				value = ""
 			}
 			for _, word := range s.Words {
 				value = strings.TrimPrefix(value+" or ", " or ") + "`" + word + "`"
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.Name, value, code1(s.Default), cell(s.Usage))
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", s.Name, value, code1(s.Default), cell(s.Help))
 		}
 	}
 }
@@ -197,17 +165,17 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 	duration := orchestrator.Histogram{}
 	duration.Add(time.Second)
 	job := view.View{
-		Total: 1, Concurrency: 1, Phase: orchestrator.PhasePreparing, FailuresByKind: map[string]int64{"batch": 1}, Batches: duration, Segments: duration,
-		Figures: map[string]float64{"NAME": 1}, Workers: []view.Worker{{Phase: orchestrator.PhasePreparing}},
+		Total: 1, Concurrency: 1, Phase: view.PhasePreparing, FailuresByKind: map[string]int64{"batch": 1}, Batches: duration, Segments: duration,
+		Figures: map[string]float64{"NAME": 1}, Workers: []view.Worker{{Phase: view.PhasePreparing}},
 		Devices: []view.Device{{GPU: true, Batches: duration}},
 	}
-	card := metrics.GPU{
-		Utilization: gpu.Some(1), Memory: gpu.Some(gpu.Memory{}), Temperature: gpu.Some(1), Power: gpu.Some(gpu.Watt(1)), PowerLimit: gpu.Some(gpu.Watt(1)), Throttle: gpu.Some(gpu.Reasons(0)), Leased: gpu.Some(uint64(1)),
-	}
+	card := metrics.GPU{Sample: gpu.Sample{
+		Utilization: gpu.Some(1), Memory: gpu.Some(gpu.Memory{}), Temperature: gpu.Some(1), Power: gpu.Some(gpu.Watt(1)), PowerLimit: gpu.Some(gpu.Watt(1)), Throttle: gpu.Some(gpu.Reasons(0)),
+	}, Leased: gpu.Some(uint64(1))}
 	m := metrics.New(metrics.Source{
 		Jobs: func() []metrics.Job { return []metrics.Job{{ID: "id", View: job}} }, GPUs: func() []metrics.GPU { return []metrics.GPU{card} },
-		Runs: func() []metrics.Run {
-			return []metrics.Run{{Output: "out", Shards: map[string]int{"done": 1}, Nodes: []metrics.Node{{Name: "node"}}}}
+		Runs: func() []cluster.Overview {
+			return []cluster.Overview{{Output: "out", Nodes: []cluster.Node{{}}}}
 		},
 	})
 	m.Allocations.Count("service", time.Second, true)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/web"
@@ -20,7 +21,7 @@ func writeHTML(path string, status orchestrator.Status) error {
 	}
 	aside, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
-		return usagef("--html: %w", err)
+		return fault.SideFile.New("--html: %w", err)
 	}
 	defer os.Remove(aside.Name()) // unless it has been renamed
 	data := struct {
@@ -37,7 +38,7 @@ func writeHTML(path string, status orchestrator.Status) error {
 		err = os.Rename(aside.Name(), path)
 	}
 	if err != nil {
-		return usagef("--html: %w", err)
+		return fault.SideFile.New("--html: %w", err)
 	}
 	return nil
 }
@@ -50,13 +51,13 @@ func checkHTML(path string) error {
 		return nil
 	}
 	if err != nil {
-		return usagef("--html: %w", err)
+		return fault.SideFile.New("--html: %w", err)
 	}
 	defer file.Close()
 	head := make([]byte, 15)
 	_, _ = io.ReadFull(file, head)
 	if !strings.EqualFold(string(head), "<!doctype html>") {
-		return usagef("--html %s exists and is not an HTML file, so it is not overwritten; choose another file", path)
+		return fault.SideFile.New("--html %s exists and is not an HTML file, so it is not overwritten; choose another file", path)
 	}
 	return nil
 }

@@ -77,9 +77,10 @@ func TestRequirements(t *testing.T) {
 
 // code is the set of names in the program.
 type code struct {
-	names    map[string]bool // package.Name, package.Type.Member
-	tags     map[string]bool // yaml:key, json:key
-	literals map[string]bool // strings
+	names    map[string]bool   // package.Name, package.Type.Member
+	aliases  map[string]string // package.Name of another type
+	tags     map[string]bool   // yaml:key, json:key
+	literals map[string]bool   // strings
 	root     *cobra.Command
 }
 
@@ -96,6 +97,11 @@ func (c *code) has(name string) bool {
 	case strings.Contains(name, "/") && !strings.Contains(name, " "):
 		_, err := os.Stat("../../" + name)
 		return err == nil
+	}
+	if parts := strings.SplitN(name, ".", 3); len(parts) == 3 {
+		if of, ok := c.aliases[parts[0]+"."+parts[1]]; ok {
+			return c.has(of + "." + parts[2])
+		}
 	}
 	return c.names[name] || c.literals[name]
 }
@@ -128,7 +134,7 @@ func (c *code) hasFlag(cmd *cobra.Command, flag string) bool {
 // readCode parses every non-test file of the module.
 func readCode(t *testing.T) *code {
 	t.Helper()
-	c := &code{names: map[string]bool{}, tags: map[string]bool{}, literals: map[string]bool{}, root: newRoot()}
+	c := &code{names: map[string]bool{}, aliases: map[string]string{}, tags: map[string]bool{}, literals: map[string]bool{}, root: newRoot()}
 	files := token.NewFileSet()
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -196,6 +202,10 @@ func (c *code) addSpec(pkg string, spec ast.Spec) {
 			members = of.Fields
 		case *ast.InterfaceType:
 			members = of.Methods
+		case *ast.SelectorExpr:
+			if from, ok := of.X.(*ast.Ident); ok && s.Assign.IsValid() {
+				c.aliases[pkg+"."+s.Name.Name] = from.Name + "." + of.Sel.Name
+			}
 		}
 		if members == nil {
 			return
@@ -206,19 +216,4 @@ func (c *code) addSpec(pkg string, spec ast.Spec) {
 			}
 		}
 	}
-}
-
-// receiver is "Type." for a method, "" for a function.
-func receiver(d *ast.FuncDecl) string {
-	if d.Recv == nil {
-		return ""
-	}
-	of := d.Recv.List[0].Type
-	if star, ok := of.(*ast.StarExpr); ok {
-		of = star.X
-	}
-	if name, ok := of.(*ast.Ident); ok {
-		return name.Name + "."
-	}
-	return ""
 }

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -36,37 +39,38 @@ file. The output is verified first and rejected if it has changed since the job 
 it. Records that already had an "_error" in the input stay as they are.`
 
 func newRetry() *cobra.Command {
-	f := &runFlags{}
+	var j *jobCommand
 	cmd := &cobra.Command{
 		Use:   "retry OUTPUT",
 		Short: "Retry the failed records of a finished job",
 		Long:  retryHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, err := f.settle(cmd, args, "output")
+			args, err := j.settle(cmd, args, "output")
 			if err != nil {
 				return err
 			}
 			if err := usageArgs(cobra.ExactArgs(1))(cmd, args); err != nil {
 				return err
 			}
-			f.config.Output.Path = args[0]
-			if !cmd.Flags().Changed("gpus") {
-				f.config.Devices.GPUs = "" // those of the job
-			}
-			return sharedJob(args[0], f.execute(cmd, retryAllSteps))
+			j.config.Output.Path = args[0]
+			return sharedJob(args[0], j.execute(cmd, retryAllSteps))
 		},
 	}
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	f.job.register(flags)
-	f.registerKernel(flags)
-	f.registerDevices(flags)
-	f.registerBatches(flags)
-	f.registerFetch(flags)
-	f.registerRunning(flags)
-	flags.StringVar(&f.config.Resume.WorkDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
+	j = newJobCommand(cmd, isOfRetry)
 	return cmd
+}
+
+// isOfRetry reports whether retry has a setting. Those that select records and name outputs are
+// the job's.
+func isOfRetry(s spec.Setting) bool {
+	switch s.Group {
+	case spec.GroupOutput, groupMachines:
+		return false
+	case spec.GroupInput:
+		return s.Name == "max-record-bytes"
+	}
+	return !slices.Contains([]string{"fetch", "fresh", "accept-changes", "spool", "clean", "truncated"}, s.Name)
 }
 
 // retryAllSteps is orchestrator.Retry, but refuses a kernel that leaves out steps of the job's
@@ -82,7 +86,7 @@ func retryAllSteps(ctx context.Context, config orchestrator.Config) (orchestrato
 		flags = append(flags, "--step "+slurm.Quote(step))
 	}
 	if given := config.Kernel.Name; given != "" && strings.Count(given, plugins.StepSeparator) < len(steps)-1 {
-		return orchestrator.Report{}, usagef("the job ran %d steps, and %s would skip some of them; name all of its steps, with the new kernel in place of the one that it replaces: %s",
+		return orchestrator.Report{}, fault.FlagsClash.New("the job ran %d steps, and %s would skip some of them; name all of its steps, with the new kernel in place of the one that it replaces: %s",
 			len(steps), given, strings.Join(flags, " "))
 	}
 	return orchestrator.Retry(ctx, config)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
 
@@ -20,7 +21,7 @@ input order. No record is lost: one that fails stays in the output, marked with 
   gpurun run -k embed.py in.jsonl -o out.jsonl    # all of them; the same command resumes
   gpurun report out.jsonl                         # what happened
   gpurun retry out.jsonl                          # the failed records again
-  gpurun explain 'MESSAGE'                        # the cause of an error, and what to do
+  gpurun explain CODE                             # the cause of an error, and what to do
   gpurun manual                                   # the pages of the manual
 
 Every flag can also be set in the environment: GPURUN_BATCH_SIZE sets --batch-size.
@@ -45,8 +46,11 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate(versionLines())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		text := explainFlag(err).Error() + similarFlag(cmd, err)
-		return &usageError{fmt.Errorf("%s; see %s --help", text, cmd.CommandPath())}
+		code := fault.UnknownFlag
+		if errors.As(err, new(*pflag.InvalidValueError)) {
+			code = fault.BadValue
+		}
+		return code.New("%s%s; see %s", flagMessage(err), similarFlag(cmd, err), helpOf(cmd))
 	})
 	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newManual(), newStatus(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
 	for _, s := range steerings {
@@ -57,8 +61,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newExitCodes(), newJobFileHelp())
 	offerSchema(root)
-	root.SetHelpTemplate(root.HelpTemplate() + helpFooter)
-	groupFlags(root)
+	shortenHelp(root)
 	registerCompletions(root)
 	root.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -79,21 +82,33 @@ var flagValues = map[string]string{
 	"duration": "a duration such as 90s, 5m or 1h30m",
 }
 
-// explainFlag returns the error of a wrong value without the name of a Go function.
-func explainFlag(err error) error {
+// flagMessage returns the message of a wrong flag, that of a wrong value without the name of a
+// Go function.
+func flagMessage(err error) string {
 	var wrong *pflag.InvalidValueError
 	if !errors.As(err, &wrong) {
-		return err
+		return err.Error()
 	}
 	flag := wrong.GetFlag()
+	if settingOf(flag) != nil { // its message begins with its name
+		return "--" + errors.Unwrap(wrong).Error()
+	}
 	value, known := flagValues[flag.Value.Type()]
 	switch {
 	case !known:
-		return err
+		return err.Error()
 	case errors.Is(err, strconv.ErrRange):
 		value = "a smaller number"
 	}
-	return fmt.Errorf("invalid argument %q for %q flag: must be %s", wrong.GetValue(), "--"+flag.Name, value)
+	return fmt.Sprintf("--%s must be %s, not %q", flag.Name, value, wrong.GetValue())
+}
+
+// helpOf is the command that lists the flags of a command.
+func helpOf(cmd *cobra.Command) string {
+	if cmd.Flags().Lookup(helpAll) != nil {
+		return cmd.CommandPath() + " --" + helpAll
+	}
+	return cmd.CommandPath() + " --help"
 }
 
 // similarFlag suggests a flag for one that does not exist; "" if none is similar.
@@ -132,6 +147,6 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if len(args) > 1 && wantsEvents(cmd) {
 			text += "; to write events to a file, use --json-events=FILE"
 		}
-		return usagef("%s; see %s --help", text, cmd.CommandPath())
+		return fault.UnknownFlag.New("%s; see %s", text, helpOf(cmd))
 	}
 }

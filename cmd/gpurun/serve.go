@@ -14,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const serveHelp = `Serve a page, an API and Prometheus metrics of this host: its GPUs, who leases them,
@@ -35,9 +36,11 @@ expires, or gpurun serve ends. gpurun manual api describes the API, /openapi.jso
 details.`
 
 func newServe() *cobra.Command {
-	f := &listenFlags{}
-	services := ""
-	var outputs []string
+	var o struct {
+		listenOptions
+		Services string
+		Runs     []string
+	}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve a page, an API and metrics of this host",
@@ -47,20 +50,21 @@ func newServe() *cobra.Command {
 			if err := fromEnvironment(cmd); err != nil {
 				return err
 			}
-			rules, err := lease.ReadConfig(services)
+			rules, err := lease.ReadConfig(o.Services)
 			if err != nil {
 				return err
 			}
-			runs, err := watchRuns(outputs)
+			runs, err := watchRuns(o.Runs)
 			if err != nil {
 				return err
 			}
-			return f.serveHost(cmd.Context(), rules, runs)
+			return serveHost(cmd.Context(), o.listenOptions, rules, runs)
 		},
 	}
-	f.register(cmd.Flags(), "127.0.0.1:8000", "`ADDRESS` and port to serve at")
-	registerServices(cmd.Flags(), &services)
-	cmd.Flags().StringArrayVar(&outputs, "run", nil, "also show the shards of the job with this `OUTPUT`, which machines share; may be repeated")
+	settings := append(listenSettings("", "127.0.0.1:8000", "ADDRESS and port to serve at"), servicesSetting("Services"),
+		spec.Setting{Name: "run", Kind: spec.Repeated, Field: "Runs", Value: "OUTPUT", Help: "also show the shards of the job with this OUTPUT, which machines share (repeatable)"})
+	addFlags(cmd.Flags(), &o, settings...)
+	spec.Fill(&o, settings...)
 	return cmd
 }
 
@@ -77,10 +81,10 @@ func watchRuns(outputs []string) (list []*cluster.Watch, err error) {
 }
 
 // serveHost serves until a signal arrives.
-func (f *listenFlags) serveHost(ctx context.Context, rules lease.Config, runs []*cluster.Watch) error {
+func serveHost(ctx context.Context, o listenOptions, rules lease.Config, runs []*cluster.Watch) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	l, err := f.listen()
+	l, err := o.listen()
 	if err != nil {
 		return err
 	}

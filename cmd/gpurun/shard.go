@@ -14,38 +14,29 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// shardFlags make this process compute shards of a job that machines share.
-type shardFlags struct {
-	shard      string
-	noClaim    bool
-	merge      bool
-	claimAfter time.Duration
-	// outcome is what came of the work.
-	outcome cluster.Outcome
-}
-
-func (f *shardFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.shard, "shard", "", "compute shard `I/N` of the input, counted from 0, of a job that machines share through the output's folder; auto takes I from the scheduler (SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX) and N from the run that exists, auto+1000 adds to it, auto/16 names N")
-	flags.BoolVar(&f.noClaim, "no-claim", false, "with --shard, exit when the shard is done instead of claiming shards that no machine computes, or that a much slower one computes last")
-	flags.DurationVar(&f.claimAfter, "claim-after", cluster.DefaultLostAfter, "with --shard, take a machine for lost that shows no sign of life for this long, and claim its shard; use the same value on all machines")
-	flags.BoolVar(&f.merge, "merge", false, "with --shard, stay until all shards are done, and merge them into the output, unless another machine does (else: gpurun submit merge)")
+// shardOptions make this process compute shards of a job that machines share.
+type shardOptions struct {
+	Shard          string
+	NoClaim, Merge bool
+	ClaimAfter     time.Duration
 }
 
 // checkUnused refuses flags that mean nothing without --shard.
-func (f *shardFlags) checkUnused(flags *pflag.FlagSet) error {
-	for _, name := range []string{"no-claim", "merge"} {
-		if flag := flags.Lookup(name); flag != nil && flag.Changed && flag.Value.String() != flag.DefValue {
-			return usagef("--%s has no meaning without --shard", name)
-		}
+func (o shardOptions) checkUnused() error {
+	switch {
+	case o.NoClaim:
+		return fault.FlagsClash.New("--no-claim has no meaning without --shard")
+	case o.Merge:
+		return fault.FlagsClash.New("--merge has no meaning without --shard")
 	}
 	return nil
 }
@@ -73,7 +64,7 @@ func shardLabels() map[string]string {
 // parseShard parses I/N, auto, auto+K, auto/N and auto+K/N. n is 0 if it is not named.
 func parseShard(text string, getenv func(string) string) (index, n int, err error) {
 	which, of, named := strings.Cut(text, "/")
-	wrong := usagef("--shard %q: use I/N with I from 0 to N-1, such as 3/16, or auto", text)
+	wrong := fault.BadShardNumber.New("--shard %q: use I/N with I from 0 to N-1, such as 3/16, or auto", text)
 	if named {
 		if n, err = strconv.Atoi(of); err != nil || n < 1 {
 			return 0, 0, wrong
@@ -97,7 +88,7 @@ func parseShard(text string, getenv func(string) string) (index, n int, err erro
 		return 0, 0, wrong
 	}
 	if named && index >= n {
-		return 0, 0, usagef("--shard %s: there is no shard %d of %d; shards count from 0", text, index, n)
+		return 0, 0, fault.BadShardNumber.New("--shard %s: there is no shard %d of %d; shards count from 0", text, index, n)
 	}
 	return index, n, nil
 }
@@ -112,37 +103,38 @@ func taskIndex(getenv func(string) string) (int, error) {
 	}
 	switch len(set) {
 	case 0:
-		return 0, usagef("--shard auto: neither %s is set; start it as a task of an array, or name the shard: --shard 3/16", strings.Join(indexVariables, " nor "))
+		return 0, fault.BadShardNumber.New("--shard auto: neither %s is set; start it as a task of an array, or name the shard: --shard 3/16", strings.Join(indexVariables, " nor "))
 	case 1:
 		index, err := strconv.Atoi(getenv(set[0]))
 		if err != nil || index < 0 {
-			return 0, usagef("--shard auto: %s=%q is not a number of a shard", set[0], getenv(set[0]))
+			return 0, fault.BadShardNumber.New("--shard auto: %s=%q is not a number of a shard", set[0], getenv(set[0]))
 		}
 		return index, nil
 	}
-	return 0, usagef("--shard auto: both %s are set; name the shard: --shard 3/16", strings.Join(set, " and "))
+	return 0, fault.BadShardNumber.New("--shard auto: both %s are set; name the shard: --shard 3/16", strings.Join(set, " and "))
 }
 
 // executeShards computes shards until none is left for this process.
-func (f *runFlags) executeShards(cmd *cobra.Command) error {
-	index, n, err := parseShard(f.shard, os.Getenv)
+func (j *jobCommand) executeShards(cmd *cobra.Command) error {
+	o := j.options.Shard
+	index, n, err := parseShard(o.Shard, os.Getenv)
 	if err != nil {
 		return err
 	}
-	return f.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
-		run, err := openRun(s.ctx, config, n, os.Args, correctFailed(s.ctx, f.claimAfter))
+	return j.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
+		run, err := openRun(s.ctx, config, n, os.Args, correctFailed(s.ctx, o.ClaimAfter))
 		if err != nil {
 			return err
 		}
-		work := &shardWork{flags: f, session: s, config: config, run: run, started: time.Now()}
+		work := &shardWork{job: j, session: s, config: config, run: run, started: time.Now()}
 		work.config.Pool, s.claim = &orchestrator.Pool{}, &keptClaim{}
 		err = work.work(index)
 		work.config.Pool.Close()
 		s.claim.release()
-		if err == nil && f.merge && f.outcome.Complete {
+		if err == nil && o.Merge && work.outcome.Complete {
 			err = work.merge()
 		}
-		return f.slurmTask().finish(run, f.outcome, s.stops.got.Load(), err)
+		return o.slurmTask().finish(run, work.outcome, s.stops.got.Load(), err)
 	})
 }
 
@@ -168,7 +160,7 @@ func openRun(ctx context.Context, config orchestrator.Config, n int, command []s
 		n = run.Shards
 	}
 	if why := mayCorrect(run, now.Print); why != nil {
-		return nil, fault.New(fault.Conflict, "%w; it cannot be corrected: %w", differs, why).WithCode(fault.OtherRun, cluster.Folder(run.Output))
+		return nil, fault.OtherRun.New("%w; it cannot be corrected: %w", differs, why).Set(cluster.Folder(run.Output))
 	}
 	corrected, err := createRun(ctx, config, n, command, run.Correct)
 	if err != nil {
@@ -185,15 +177,15 @@ func openRun(ctx context.Context, config orchestrator.Config, n int, command []s
 func compareRun(run *cluster.Run, print json.RawMessage, n int, accepted []string) (differs, err error) {
 	folder := cluster.Folder(run.Output) // with all corrections
 	if n > 0 && n != run.Shards {
-		return fault.New(fault.Conflict, "the run %s has %d shards, not %d", folder, run.Shards, n).WithCode(fault.OtherRun, folder), nil
+		return fault.OtherRun.New("the run %s has %d shards, not %d", folder, run.Shards, n).Set(folder), nil
 	}
 	texts, err := orchestrator.ComparePrints(run.Print, print, accepted)
 	if err != nil {
-		return nil, fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", folder, err)
+		return nil, fault.RunDamaged.New("the manifest of the run %s is damaged: %w", folder, err)
 	}
 	if len(texts) > 0 {
-		return fault.New(fault.Conflict, "this command differs from the one that started the run %s: %s", folder, strings.Join(texts, "; ")).
-			WithCode(fault.OtherRun, folder), nil
+		return fault.OtherRun.New("this command differs from the one that started the run %s: %s", folder, strings.Join(texts, "; ")).
+			Set(folder), nil
 	}
 	return nil, nil
 }
@@ -207,7 +199,7 @@ func correctFailed(ctx context.Context, lostAfter time.Duration) func(*cluster.R
 			return err
 		}
 		if !overview.Claimed() {
-			return fault.New(fault.Conflict, "no machine has tried to compute it yet")
+			return fault.RunBegun.New("no machine has tried to compute it yet")
 		}
 		wrong, err := run.Corrected()
 		if err != nil {
@@ -215,12 +207,12 @@ func correctFailed(ctx context.Context, lostAfter time.Duration) func(*cluster.R
 		}
 		for _, m := range wrong {
 			if texts, err := orchestrator.ComparePrints(m.Print, print, nil); err == nil && len(texts) == 0 {
-				return fault.New(fault.Conflict, "it has corrected this command")
+				return fault.RunBegun.New("it has corrected this command")
 			}
 		}
 		for _, s := range overview.Shards {
 			if s.State != cluster.Failed && s.Reached() > 0 {
-				return fault.New(fault.Conflict, "%d records of shard %d are computed", s.Reached(), s.Index)
+				return fault.RunBegun.New("%d records of shard %d are computed", s.Reached(), s.Index)
 			}
 		}
 		return overview.CheckIdle()
@@ -248,7 +240,7 @@ func createRun(ctx context.Context, config orchestrator.Config, n int, command [
 
 // shardWork is this process's part in a run.
 type shardWork struct {
-	flags   *runFlags
+	job     *jobCommand
 	session *jobSession
 	config  orchestrator.Config
 	run     *cluster.Run
@@ -256,21 +248,23 @@ type shardWork struct {
 	started time.Time
 	// concurrent: the kernel computes records one by one, most likely by asking a server.
 	concurrent bool
+	// outcome is what came of the work.
+	outcome cluster.Outcome
 }
 
 func (w *shardWork) work(shard int) error {
 	if err := json.Unmarshal(w.run.Index, &w.index); err != nil {
-		return fault.New(fault.Conflict, "the manifest of the run %s is damaged: %w", w.run.Dir, err)
+		return fault.RunDamaged.New("the manifest of the run %s is damaged: %w", w.run.Dir, err)
 	}
 	work := cluster.Work{
-		Shard: shard, NoClaim: w.flags.noClaim, LostAfter: w.flags.claimAfter, Labels: shardLabels(),
+		Shard: shard, NoClaim: w.job.options.Shard.NoClaim, LostAfter: w.job.options.Shard.ClaimAfter, Labels: shardLabels(),
 		Compute: w.compute, Copy: w.copy, Notice: w.notice,
 	}
-	if w.flags.merge && !w.flags.noClaim {
+	if w.job.options.Shard.Merge && !w.job.options.Shard.NoClaim {
 		work.Stay = func() error { _, err := w.timeLeft(); return err }
 	}
-	outcome, err := w.run.Work(w.session.ctx, work)
-	w.flags.outcome = outcome
+	var err error
+	w.outcome, err = w.run.Work(w.session.ctx, work)
 	var failed *cluster.FailedError
 	if errors.As(err, &failed) && !w.session.silent {
 		writeMissing(os.Stderr, w.run, &failed.MissingError)
@@ -290,13 +284,13 @@ func (w *shardWork) work(shard int) error {
 // summary says what this process has done, and what to do next.
 func (w *shardWork) summary() string {
 	text := "no shard was left to compute"
-	if done := w.flags.outcome.Computed; len(done) > 0 {
+	if done := w.outcome.Computed; len(done) > 0 {
 		slices.Sort(done)
 		text = fmt.Sprintf("computed %s: %s", plural(len(done), "shard"), cluster.ArrayText(done))
 	}
-	if w.flags.outcome.Complete {
+	if w.outcome.Complete {
 		text += fmt.Sprintf("; all %d are done", w.run.Shards)
-		if !w.flags.merge {
+		if !w.job.options.Shard.Merge {
 			text += ": gpurun submit merge "
 			if w.config.Output.Force {
 				text += "--force "
@@ -316,11 +310,14 @@ func plural(n int, what string) string {
 
 // notice shows a line between jobs.
 func (w *shardWork) notice(text string) {
-	if w.flags.events == "-" || w.session.silent {
+	if w.job.options.Events == "-" || w.session.silent {
 		return
 	}
 	fmt.Fprintln(os.Stderr, "gpurun: "+text)
 }
+
+// unusable are the codes with which a job refuses what an earlier attempt has left.
+var unusable = []fault.Code{fault.JobDamaged, fault.ExtraLines, fault.OutputExists, fault.OutputOfOtherFiles, fault.OutputWithFailures}
 
 // compute computes one shard, resuming from the best of the earlier attempts.
 func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Result, error) {
@@ -341,19 +338,18 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 		return cluster.Result{}, err
 	}
 	adopted := w.adopt(a.Earlier(), config)
-	config.Display.OnEvent = progressOf(a)
 	own := *w.session
-	own.ctx = ctx
+	own.ctx, own.follow = ctx, showProgress(a)
 	started := time.Now()
-	report, err := w.flags.runJob(&own, config, orchestrator.Run, shardHints{})
-	if e := fault.As(err); adopted && e != nil && (e.Code == fault.Damaged || e.Code == fault.Exists) {
+	report, err := w.job.runJob(&own, config, orchestrator.Run, shardHints{})
+	if e := fault.As(err); adopted && e != nil && slices.Contains(unusable, e.Code) {
 		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
 		for _, path := range []string{config.Output.Path, config.Output.Errors, filepath.Clean(config.Output.Path) + ".gpurun"} {
 			if err := os.RemoveAll(path); err != nil {
-				return cluster.Result{}, fault.Wrap(fault.Storage, err)
+				return cluster.Result{}, fault.JobFiles.Wrap(err)
 			}
 		}
-		report, err = w.flags.runJob(&own, config, orchestrator.Run, shardHints{})
+		report, err = w.job.runJob(&own, config, orchestrator.Run, shardHints{})
 	}
 	w.concurrent = report.Concurrency > 0
 	if err != nil && !errors.Is(err, errSomeFailed) {
@@ -369,7 +365,7 @@ func (w *shardWork) timeLeft() (left time.Duration, err error) {
 		return 0, nil
 	}
 	if left = (limit - time.Since(w.started)).Round(time.Second / 10); left <= 0 {
-		err = fault.New(fault.Stopped, "the time limit of %s is reached", limit)
+		err = fault.LimitReached.New("the time limit of %s is reached", limit)
 	}
 	return left, err
 }
@@ -412,25 +408,13 @@ func (w *shardWork) adopt(earlier []string, config orchestrator.Config) bool {
 	return false
 }
 
-// progressOf shows other machines how far an attempt is.
-func progressOf(a *cluster.Attempt) func(orchestrator.Event) {
-	var begun time.Time
-	var before int64
-	note := func(job chunk.Counts, answers int64) {
-		if begun.IsZero() {
-			begun, before = time.Now(), job.Records+answers
-		}
-		a.Progress(job, answers, begun, before)
-	}
-	return func(event orchestrator.Event) {
-		switch e := event.(type) {
-		case orchestrator.Resuming:
-			note(e.Job.Counts, e.Answers)
-		case orchestrator.Progress:
-			note(e.Job, e.Answers)
-		case orchestrator.ChunkDone:
-			note(e.Job, e.Answers)
-		}
+// showProgress shows other machines how far an attempt is.
+func showProgress(a *cluster.Attempt) func(*view.Collector) {
+	return func(job *view.Collector) {
+		a.Follow(func() cluster.Progress {
+			v := job.View()
+			return cluster.Progress{Done: v.Done, Answers: v.Answers, Rate: v.AverageRate}
+		})
 	}
 }
 
@@ -451,11 +435,11 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 	if report.OutputCRC32C != nil && path == config.Output.Path { // as its writer computed it
 		result.Output = chunk.FileSum{Bytes: report.OutputBytes, CRC: uint32(*report.OutputCRC32C)}
 	} else if result.Output, err = chunk.SumFile(ctx, path); err != nil {
-		return result, fault.New(fault.Storage, "read the shard's output: %w", err)
+		return result, fault.RunDamaged.Of(fault.Storage, "read the shard's output: %w", err)
 	}
 	if config.Output.Errors != "" {
 		if result.Errors, err = chunk.SumFile(ctx, config.Output.Errors); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return result, fault.New(fault.Storage, "read the shard's errors file: %w", err)
+			return result, fault.RunDamaged.Of(fault.Storage, "read the shard's errors file: %w", err)
 		}
 	}
 	return result, nil
@@ -465,10 +449,10 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 // takes over. Success means that the output exists.
 func (w *shardWork) merge() error {
 	options := cluster.MergeOptions{
-		Force: w.config.Output.Force, LostAfter: w.flags.claimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
+		Force: w.config.Output.Force, LostAfter: w.job.options.Shard.ClaimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
 	}
 	merged, err := w.run.Merge(w.session.ctx, options)
-	for errors.Is(err, cluster.ErrMerging) && !w.flags.noClaim { // Merge itself waits for signs of life
+	for errors.Is(err, cluster.ErrMerging) && !w.job.options.Shard.NoClaim { // Merge itself waits for signs of life
 		merged, err = w.run.Merge(w.session.ctx, options)
 	}
 	if err == nil && !merged.Already {

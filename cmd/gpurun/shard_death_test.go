@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/progress"
 )
 
 // sharedFolder is a folder that processes share, with an input and a slow kernel in it.
@@ -187,7 +188,7 @@ func TestShardAnswers(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	var text strings.Builder
-	writeRun(&text, o)
+	progress.WriteRun(&text, o)
 	for _, want := range []string{"; 9 of 20 records", "9 answers of the pending records are logged and are not sent again", " 9/10 "} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the status does not say %q:\n%s", want, text.String())
@@ -251,7 +252,7 @@ func TestCopiedShard(t *testing.T) {
 			return false
 		}
 		shards, err := run.Watch(time.Hour).Shards(t.Context())
-		return err == nil && shards[0].Rate > 0
+		return err == nil && shards[0].Rate > 0 && shards[0].Done > 5 // a chunk of 4 is committed
 	})
 	quick, stderr := d.shard("1/2", nil)
 	start(t, quick)

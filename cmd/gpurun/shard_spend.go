@@ -54,7 +54,7 @@ func (w *shardWork) limit(a *cluster.Attempt, config *orchestrator.Config) (limi
 func (limits shardLimits) explain(err error) error {
 	e := fault.As(err)
 	for _, l := range limits {
-		if e != nil && e.Kind == fault.Stopped && e.Code == fault.Setting && e.Value == l.setting {
+		if e != nil && e.Kind == fault.Stopped && e.Value == l.setting {
 			return l.reached()
 		}
 	}
@@ -62,5 +62,5 @@ func (limits shardLimits) explain(err error) error {
 }
 
 func (l shardLimit) reached() error {
-	return fault.New(fault.Stopped, "shard %d has used its share of the limit of %d %s, which is %d; raise the limit and run the same command to resume", l.shard, l.limit, l.what, l.share).Set(l.setting)
+	return fault.SpendLimit.New("shard %d has used its share of the limit of %d %s, which is %d; raise the limit and run the same command to resume", l.shard, l.limit, l.what, l.share).Set(l.setting)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // sharedHost is a simulated machine whose GPUs programs share.
@@ -101,10 +101,10 @@ func (h *sharedHost) overview() (o host.Overview) {
 	return o
 }
 
-func (h *sharedHost) phase(name string) (p orchestrator.Phase) {
+func (h *sharedHost) phase(name string) (p view.Phase) {
 	for _, job := range h.overview().Jobs {
 		if job.Job.Name == name {
-			p = job.Status.Phase
+			p = job.Phase
 		}
 	}
 	return p
@@ -125,7 +125,7 @@ func (h *sharedHost) holds(name string) (gpus []int) {
 				gpus = append(gpus, l.Index)
 			}
 		}
-		return len(gpus) > 0 && h.phase(name) == orchestrator.PhaseRunning
+		return len(gpus) > 0 && h.phase(name) == view.PhaseRunning
 	})
 	return gpus
 }
@@ -147,7 +147,7 @@ func TestJobsTakeTurns(t *testing.T) {
 			t.Errorf("it does not say that it waits for %s: %s", name, h.said("third"))
 		}
 	}
-	if phase := h.phase("third"); phase != orchestrator.PhasePreparing {
+	if phase := h.phase("third"); phase != view.PhasePreparing {
 		t.Errorf("who waits is shown as %s", phase)
 	}
 	_ = h.runs["first"].Process.Kill() // SIGKILL: it cannot release its lease
@@ -201,7 +201,7 @@ func TestSteerJob(t *testing.T) {
 	h.start("nightly", slowKernel, "--gpus", "cpu:2")
 	await(t, "the first batch", func() bool {
 		jobs := h.overview().Jobs
-		return len(jobs) == 1 && jobs[0].Status.Done.Records > 0
+		return len(jobs) == 1 && jobs[0].Done.Records > 0
 	})
 	job := h.overview().Jobs[0]
 	if text := h.gpurun("status"); !strings.Contains(text, job.Job.ID+" nightly") || !strings.Contains(text, "CPU 0, CPU 1") || !strings.Contains(text, "/2,000") {
@@ -210,17 +210,17 @@ func TestSteerJob(t *testing.T) {
 	if text := h.gpurun("pause", "nightly"); !strings.Contains(text, "pauses after the current batch of each worker") {
 		t.Errorf("pause: %s", text)
 	}
-	var paused jobs.Status
+	var paused jobs.State
 	await(t, "both workers to pause", func() bool {
 		paused = h.overview().Jobs[0]
-		return paused.Status.Phase == orchestrator.PhasePaused &&
-			paused.Status.Workers[0].Phase == orchestrator.PhasePaused && paused.Status.Workers[1].Phase == orchestrator.PhasePaused
+		return paused.Phase == view.PhasePaused &&
+			paused.Workers[0].Phase == view.PhasePaused && paused.Workers[1].Phase == view.PhasePaused
 	})
-	if again := h.overview().Jobs[0].Status; again.Done != paused.Status.Done || again.Workers[0].PID != job.Status.Workers[0].PID {
-		t.Errorf("while paused: %+v, then %+v", paused.Status, again)
+	if again := h.overview().Jobs[0]; again.Done != paused.Done || again.Workers[0].PID != job.Workers[0].PID {
+		t.Errorf("while paused: %+v, then %+v", paused, again)
 	}
 	h.gpurun("resume", job.Job.ID[:5])
-	await(t, "it to go on", func() bool { return h.overview().Jobs[0].Status.Done.Records > paused.Status.Done.Records })
+	await(t, "it to go on", func() bool { return h.overview().Jobs[0].Done.Records > paused.Done.Records })
 	if text := h.gpurun("cancel", "nightly.jsonl", "--json"); !strings.Contains(text, `"id": "`+job.Job.ID+`"`) {
 		t.Errorf("cancel: %s", text)
 	}
@@ -240,7 +240,7 @@ func TestStoppedJobIsShown(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 0)
 	h.start("frozen", slowKernel, "--gpus", "cpu:1")
-	await(t, "it to run", func() bool { return h.phase("frozen") == orchestrator.PhaseRunning })
+	await(t, "it to run", func() bool { return h.phase("frozen") == view.PhaseRunning })
 	freeze(t, h.runs["frozen"])
 	if text := h.gpurun("status"); !strings.Contains(text, "does not respond: it may be stopped") {
 		t.Errorf("status: %s", text)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/cluster"
-	"github.com/gpurun/gpurun/internal/cluster/slurmtest"
 )
 
 // slurmKernel takes a while for each batch, longer on the node that SLOW_NODE names. What
@@ -29,7 +28,7 @@ def process(batch):
 
 // slurmJob is a job on a real Slurm whose nodes share a folder.
 type slurmJob struct {
-	*slurmtest.Cluster
+	*slurmCluster
 	t       *testing.T
 	dir     string
 	program string
@@ -45,7 +44,7 @@ func newSlurmJob(t *testing.T, records int, pause time.Duration) *slurmJob {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("SKIPPED: no python3")
 	}
-	j := &slurmJob{Cluster: slurmtest.Start(t), t: t, output: "out.jsonl"}
+	j := &slurmJob{slurmCluster: startSlurm(t), t: t, output: "out.jsonl"}
 	j.dir = filepath.Join(j.Dir, "shared")
 	if err := os.Mkdir(j.dir, 0o755); err != nil {
 		t.Fatal(err)

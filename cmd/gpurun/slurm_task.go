@@ -26,9 +26,9 @@ const taskRestarts = 3
 
 // slurmTask returns nil unless the shard is that of a task of an array: to requeue another
 // job would end, for example, the interactive job of a user.
-func (f *shardFlags) slurmTask() *slurmTask {
+func (o shardOptions) slurmTask() *slurmTask {
 	job := os.Getenv("SLURM_JOB_ID")
-	if job == "" || os.Getenv("SLURM_ARRAY_TASK_ID") == "" || !strings.HasPrefix(f.shard, "auto") {
+	if job == "" || os.Getenv("SLURM_ARRAY_TASK_ID") == "" || !strings.HasPrefix(o.Shard, "auto") {
 		return nil
 	}
 	restarts, _ := strconv.Atoi(os.Getenv("SLURM_RESTART_COUNT")) // unset at first
@@ -37,8 +37,8 @@ func (f *shardFlags) slurmTask() *slurmTask {
 
 // stopSignals are the signals that stop the job, besides those that always do. Slurm sends
 // SIGUSR1 before a task reaches its time limit.
-func (f *shardFlags) stopSignals() []os.Signal {
-	if f.slurmTask() == nil {
+func (o shardOptions) stopSignals() []os.Signal {
+	if o.slurmTask() == nil {
 		return nil
 	}
 	return []os.Signal{syscall.SIGUSR1}

@@ -26,7 +26,7 @@ func TestSlurmTaskIsOfAnArray(t *testing.T) {
 	} {
 		t.Setenv("SLURM_JOB_ID", one.job)
 		t.Setenv("SLURM_ARRAY_TASK_ID", one.index)
-		f := &shardFlags{shard: one.shard}
+		f := &shardOptions{Shard: one.shard}
 		if got := f.slurmTask() != nil; got != one.want || (len(f.stopSignals()) > 0) != one.want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -54,7 +54,7 @@ func TestSlurmRequeue(t *testing.T) {
 		"still none":             {lost, nil, "3", false, ""},
 		"a full disk":            {fault.New(fault.Storage, "full"), nil, "1", false, "requeue 7"},
 		"the kernel is unusable": {fault.New(fault.Incompatible, "typo"), nil, "", false, ""},
-		"a mistake":              {usagef("no input"), nil, "", false, ""},
+		"a mistake":              {fault.BadValue.New("no input"), nil, "", false, ""},
 		"all shards are done":    {nil, nil, "", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestSlurmRequeue(t *testing.T) {
 			t.Setenv("SLURM_RESTART_COUNT", one.restarts)
 			run := &cluster.Run{}
 			run.Output = filepath.Join(dir, "out.jsonl")
-			task := (&shardFlags{shard: "auto/16"}).slurmTask()
+			task := (&shardOptions{Shard: "auto/16"}).slurmTask()
 			if err := task.finish(run, cluster.Outcome{Complete: one.complete}, one.stopped, one.err); !errors.Is(err, one.err) {
 				t.Errorf("the error became %v", err)
 			}

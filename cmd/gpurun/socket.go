@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/internal/server"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -27,14 +28,14 @@ func (j runningJob) Cancel() { j.stops.cancel() }
 // openServers makes the job visible until end is called: through its socket and, with
 // --listen and --metrics-file, to browsers and Prometheus. Without a socket the job runs
 // anyway: id is "" and the display shows a notice.
-func (f *runFlags) openServers(config *orchestrator.Config, display progress.Display, stops *stops) (id string, m *metrics.Metrics, end func(), err error) {
+func openServers(o options, config *orchestrator.Config, v *view.Collector, display progress.Display, stops *stops) (id string, m *metrics.Metrics, end func(), err error) {
 	output := config.Output.Path
 	if output != "-" {
 		if full, err := filepath.Abs(output); err == nil {
 			output = full
 		}
 	}
-	entry := jobs.Entry{Name: f.name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output, Command: commandLine()}
+	entry := jobs.Entry{Info: jobs.Info{Name: o.Lease.Name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output}, Command: commandLine()}
 	registration, err := jobs.Register(entry)
 	if err != nil {
 		display.Event(orchestrator.Notice{Text: "gpurun status cannot show this job: " + err.Error()})
@@ -45,7 +46,7 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 	}
 	config.Control = &orchestrator.Control{}
 	control := runningJob{config.Control, stops}
-	job := server.NewJob(entry, control)
+	job := server.NewJob(entry, control, v)
 	show := config.Display.OnEvent
 	config.Display.OnEvent = func(e orchestrator.Event) {
 		show(e)
@@ -58,14 +59,14 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 		}
 	}
 	if registration != nil {
-		ends = append(ends, registration.Serve(server.NewSocket(job), control.Snapshot))
+		ends = append(ends, registration.Serve(server.NewSocket(job), v.View))
 	}
 	m = metrics.New(job.Metrics())
-	if f.metricsFile != "" {
-		ends = append(ends, f.writeMetrics(m))
+	if o.Metrics != "" {
+		ends = append(ends, writeMetrics(m, o.Metrics))
 	}
-	if f.listenFlags.address != "" {
-		stop, err := f.openPage(job, m, display)
+	if o.Listen.Address != "" {
+		stop, err := openPage(o, job, m, display)
 		if err != nil {
 			end()
 			return "", nil, nil, err
@@ -76,13 +77,13 @@ func (f *runFlags) openServers(config *orchestrator.Config, display progress.Dis
 }
 
 // openPage serves the job at --listen and shows the address.
-func (f *runFlags) openPage(job *server.Job, m *metrics.Metrics, display progress.Display) (end func(), err error) {
-	l, err := f.listenFlags.listen()
+func openPage(o options, job *server.Job, m *metrics.Metrics, display progress.Display) (end func(), err error) {
+	l, err := o.Listen.listen()
 	if err != nil {
 		return nil, err
 	}
 	stop := l.serve(server.New(l.access, job, m))
-	if line := "watch this job at " + l.url(); f.events == "-" {
+	if line := "watch this job at " + l.url(); o.Events == "-" {
 		display.Event(orchestrator.Notice{Text: line})
 	} else { // not as an event: a file of events may be readable by others
 		fmt.Fprintln(display, line)
@@ -94,9 +95,9 @@ func (f *runFlags) openPage(job *server.Job, m *metrics.Metrics, display progres
 // scraped, usually every 15 s or more.
 const metricsInterval = 10 * time.Second
 
-// writeMetrics keeps --metrics-file up to date until end is called, which writes it once
+// writeMetrics keeps the file of --metrics-file up to date until end is called, which writes it once
 // more. An error must not stop the job; it is reported at the end.
-func (f *runFlags) writeMetrics(m *metrics.Metrics) (end func()) {
+func writeMetrics(m *metrics.Metrics, file string) (end func()) {
 	done := make(chan struct{})
 	var writing sync.WaitGroup
 	writing.Add(1)
@@ -105,7 +106,7 @@ func (f *runFlags) writeMetrics(m *metrics.Metrics) (end func()) {
 		ticker := time.NewTicker(metricsInterval)
 		defer ticker.Stop()
 		for {
-			_ = m.WriteFile(f.metricsFile)
+			_ = m.WriteFile(file)
 			select {
 			case <-ticker.C:
 			case <-done:
@@ -116,7 +117,7 @@ func (f *runFlags) writeMetrics(m *metrics.Metrics) (end func()) {
 	return func() {
 		close(done)
 		writing.Wait()
-		if err := m.WriteFile(f.metricsFile); err != nil {
+		if err := m.WriteFile(file); err != nil {
 			fmt.Fprintf(os.Stderr, "gpurun: --metrics-file: %v\n", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/progress"
 )
@@ -31,7 +32,7 @@ a GPU's state.
 func newStatus() *cobra.Command {
 	var asJSON, watch bool
 	var interval time.Duration
-	var services string
+	var o struct{ Services string }
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show GPUs, lease holders and running jobs",
@@ -42,9 +43,9 @@ func newStatus() *cobra.Command {
 				return err
 			}
 			if interval <= 0 {
-				return usagef("--interval must be more than 0")
+				return fault.TooSmall.New("--interval must be more than 0")
 			}
-			rules, err := lease.ReadConfig(services)
+			rules, err := lease.ReadConfig(o.Services)
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ func newStatus() *cobra.Command {
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh until interrupted")
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between refreshes, with --watch")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	registerServices(cmd.Flags(), &services)
+	addFlags(cmd.Flags(), &o, servicesSetting("Services"))
 	return cmd
 }
 

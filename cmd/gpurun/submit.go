@@ -122,7 +122,7 @@ func sharedJob(output string, err error) error {
 	if failed != nil || run.Merged() && !describable(run) {
 		return err
 	}
-	return usagef("machines share the job of %s, and its shards are in %s: gpurun submit status shows them, and gpurun submit merge makes one job of them", output, run.Dir)
+	return fault.NotMerged.New("machines share the job of %s, and its shards are in %s: gpurun submit status shows them, and gpurun submit merge makes one job of them", output, run.Dir)
 }
 
 // describable reports whether a merge can make a job of the shards: --clean removes theirs.
@@ -141,7 +141,7 @@ func mergeRun(ctx context.Context, run *cluster.Run, options cluster.MergeOption
 	switch {
 	case errors.As(err, &missing):
 		writeMissing(os.Stderr, run, missing)
-		return fault.New(fault.Stopped, "%w", err)
+		return fault.ShardsMissing.New("%w", err)
 	case err != nil:
 		return err
 	case merged.Already:
@@ -169,7 +169,7 @@ func writeMissing(w io.Writer, run *cluster.Run, missing *cluster.MissingError) 
 			fmt.Fprintf(w, "  and %d more\n", len(missing.Shards)-i)
 			break
 		}
-		fmt.Fprintf(w, "  shard %d: %s\n", s.Index, stateText(s))
+		fmt.Fprintf(w, "  shard %d: %s\n", s.Index, progress.StateText(s))
 	}
 	fmt.Fprintf(w, "compute them with: %s\n", missingCommand(run, cluster.Missing(missing.Shards)))
 }
@@ -236,7 +236,7 @@ func newSubmitStatus() *cobra.Command {
 				return err
 			}
 			if interval <= 0 {
-				return usagef("--interval must be more than 0")
+				return fault.TooSmall.New("--interval must be more than 0")
 			}
 			run, err := cluster.Open(args[0])
 			if err != nil {
@@ -279,7 +279,7 @@ func showRun(ctx context.Context, w *cluster.Watch, asJSON, watch bool, interval
 				return err
 			}
 		} else {
-			writeRun(os.Stdout, overview)
+			progress.WriteRun(os.Stdout, overview)
 		}
 		if !watch || overview.Merged {
 			return nil

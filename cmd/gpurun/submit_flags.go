@@ -1,8 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"encoding/csv"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,10 +11,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // shardsPerNode is how many shards a node gets on average: more balance unequal nodes
@@ -23,34 +22,54 @@ import (
 // (docs/scale.md).
 const shardsPerNode = 8
 
-// submitFlags are the flags that submit slurm and submit k8s share.
-type submitFlags struct {
-	runFlags
-	nodes       int
-	gpus        string
-	gpuType     string // of the GPUs; "" for any
-	gpusPerNode int
-	shardCount  int
-	print       bool
-	inputs      []string
+// clusterJob is a command that makes nodes of a cluster compute a job.
+type clusterJob struct {
+	job     *jobCommand
+	options submitOptions
+	inputs  []string
 }
 
-// registerSubmit adds the flags of submit and those of run.
-func (f *submitFlags) registerSubmit(flags *pflag.FlagSet, unit string) {
-	flags.SortFlags = false
-	flags.IntVar(&f.nodes, "nodes", 0, "number of "+unit+" that work at the same time")
-	flags.StringVar(&f.gpus, "gpus-per-node", "", "GPUs of each of them, 8 or h100:8; none with --gpus cpu:N")
-	flags.IntVar(&f.shardCount, "shards", 0, fmt.Sprintf("cut the input into this many shards; more balance unequal nodes better (default %d per node)", shardsPerNode))
-	f.register(flags)
-	for name := range notInSubmit {
-		_ = flags.MarkHidden(name) // fails for a flag that does not exist
+// submitOptions are the settings that submit slurm and submit k8s share.
+type submitOptions struct {
+	Nodes  int
+	GPUs   nodeGPUs
+	Shards int
+	Print  bool
+}
+
+// nodeGPUs are the GPUs of a node.
+type nodeGPUs struct {
+	number int
+	model  string // "" for any
+}
+
+// Set parses N and MODEL:N.
+func (g *nodeGPUs) Set(text string) (err error) {
+	model, number, typed := strings.Cut(text, ":")
+	if !typed {
+		model, number = "", text
 	}
+	g.model = model
+	if g.number, err = strconv.Atoi(number); err != nil || g.number < 0 || typed && model == "" {
+		return errors.New("must be a number, or a type and a number such as h100:8")
+	}
+	return nil
 }
 
-// submitOnly are the flags that a task does not get.
-var submitOnly = []string{
-	"nodes", "gpus-per-node", "shards", "print", "sbatch", "sbatch-merge", "setup", "gpurun", "image", "claim", "namespace",
-	"cpus", "memory", "user", "node-selector", "toleration", "job-file", "clean", "help",
+// newClusterJob adds the settings of submit and those of run. unit is what works.
+func newClusterJob(cmd *cobra.Command, unit, print string) *clusterJob {
+	s := &clusterJob{}
+	addFlags(cmd.Flags(), &s.options,
+		spec.Setting{Name: "nodes", Group: groupCluster, Kind: spec.Int, Field: "Nodes", Least: 1, Common: true, Help: "number of " + unit + " that work at the same time"},
+		spec.Setting{Name: "gpus-per-node", Group: groupCluster, Field: "GPUs", Common: true, Help: "GPUs of each of them, 8 or h100:8; none with --gpus cpu:N"},
+		spec.Setting{Name: "shards", Group: groupCluster, Kind: spec.Int, Field: "Shards", Least: 1, Help: fmt.Sprintf("cut the input into this many shards; more balance unequal nodes better (default %d per node)", shardsPerNode)},
+		spec.Setting{Name: "print", Group: groupCluster, Kind: spec.Bool, Field: "Print", Common: true, Help: print},
+	)
+	s.job = newJobCommand(cmd, nil)
+	for name := range notInSubmit {
+		_ = cmd.Flags().MarkHidden(name) // fails for a flag that does not exist
+	}
+	return s
 }
 
 // notInSubmit are the flags of run that submit sets itself, or that one submission cannot
@@ -65,124 +84,83 @@ var notInSubmit = map[string]string{
 }
 
 // prepare reads the settings and rejects what cannot run on several nodes.
-func (f *submitFlags) prepare(cmd *cobra.Command, args []string) (orchestrator.Config, error) {
-	args, err := f.settle(cmd, args, inputSetting)
-	if err != nil {
-		return orchestrator.Config{}, err
+func (s *clusterJob) prepare(cmd *cobra.Command, args []string) (config orchestrator.Config, err error) {
+	if args, err = s.job.settle(cmd, args, inputSetting); err != nil {
+		return config, err
 	}
-	if f.inputs = args; f.job.name == "-" {
-		return orchestrator.Config{}, usagef("tasks cannot read a job file from standard input: name a file that all nodes see")
+	if s.inputs = args; s.job.options.JobFile == "-" {
+		return config, fault.NotForShards.New("tasks cannot read a job file from standard input: name a file that all nodes see")
 	}
 	if len(args) == 0 {
-		return orchestrator.Config{}, usagef("no input: name a JSON Lines file that all nodes see; see %s --help", cmd.CommandPath())
+		return config, fault.NoInput.New("no input: name a JSON Lines file that all nodes see; see %s --help", cmd.CommandPath())
 	}
 	if slices.Contains(args, "-") || slices.Contains(args, "/dev/stdin") {
-		return orchestrator.Config{}, usagef("standard input cannot be split into shards: name a file that all nodes see")
+		return config, fault.NotForShards.New("standard input cannot be split into shards: name a file that all nodes see")
 	}
-	f.setInputs(args)
+	s.job.setInputs(args)
 	for _, name := range slices.Sorted(maps.Keys(notInSubmit)) {
 		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() != flag.DefValue {
-			return orchestrator.Config{}, f.job.origins.explain(usagef("--%s does not fit gpurun submit: %s", name, notInSubmit[name]))
+			return config, s.job.origins.explain(fault.NotForShards.New("--%s does not fit gpurun submit: %s", name, notInSubmit[name]))
 		}
 	}
-	config, err := f.configure(cmd)
-	if err != nil {
+	if config, err = s.job.configure(); err != nil {
 		return config, err
 	}
-	if err := f.parseGPUs(); err != nil {
-		return config, err
-	}
-	switch {
+	onCPU := strings.HasPrefix(config.Devices.GPUs, "cpu")
+	switch o := &s.options; {
 	case config.Output.Path == "":
-		return config, usagef("no output: add -o %s", suggestOutput(args[0]))
+		return config, fault.NoOutput.New("no output: add -o %s", suggestOutput(args[0]))
 	case config.Output.Path == "-" || config.Output.Path == "/dev/stdout":
-		return config, usagef("standard output cannot take the results of several nodes: add -o %s", suggestOutput(args[0]))
-	case f.nodes < 1:
-		return config, usagef("--nodes must be at least 1, not %d: how many nodes may work at the same time", f.nodes)
-	case f.gpusPerNode == 0 && !strings.HasPrefix(config.Devices.GPUs, "cpu"):
-		return config, usagef("--gpus-per-node is missing: how many GPUs each node has, or --gpus cpu:N to use none")
-	case f.gpusPerNode > 0 && strings.HasPrefix(config.Devices.GPUs, "cpu"):
-		return config, usagef("--gpus-per-node %d requests GPUs that --gpus %s would not use", f.gpusPerNode, config.Devices.GPUs)
-	case f.shardCount < 0:
-		return config, usagef("--shards must be at least 1, not %d", f.shardCount)
-	case f.shardCount == 0:
-		f.shardCount = shardsPerNode * f.nodes
+		return config, fault.NotForShards.New("standard output cannot take the results of several nodes: add -o %s", suggestOutput(args[0]))
+	case o.Nodes == 0:
+		return config, fault.Kubernetes.New("--nodes is missing: how many nodes may work at the same time")
+	case o.GPUs.number == 0 && !onCPU:
+		return config, fault.Kubernetes.New("--gpus-per-node is missing: how many GPUs each node has, or --gpus cpu:N to use none")
+	case o.GPUs.number > 0 && onCPU:
+		return config, fault.Kubernetes.New("--gpus-per-node %d requests GPUs that --gpus %s would not use", o.GPUs.number, config.Devices.GPUs)
+	case o.Shards == 0:
+		o.Shards = shardsPerNode * o.Nodes
 	}
 	return config, nil
 }
 
-// parseGPUs parses N and TYPE:N.
-func (f *submitFlags) parseGPUs() (err error) {
-	number := f.gpus
-	if kind, of, typed := strings.Cut(f.gpus, ":"); typed {
-		f.gpuType, number = kind, of
-	}
-	if number == "" && f.gpuType == "" {
-		return nil
-	}
-	if f.gpusPerNode, err = strconv.Atoi(number); err != nil || f.gpusPerNode < 0 || strings.HasPrefix(f.gpus, ":") {
-		return usagef("--gpus-per-node %q: must be a number, or a type and a number such as h100:8", f.gpus)
-	}
-	return nil
-}
-
 // forwarded returns the arguments of gpurun run with which every task does the same job:
 // what the command line and the environment have set, and the job file by its path.
-func (f *submitFlags) forwarded(flags *pflag.FlagSet) (args []string) {
-	if f.job.name != "" {
-		path, err := filepath.Abs(f.job.name)
-		if err != nil {
-			path = f.job.name
+func (s *clusterJob) forwarded() (args []string) {
+	if name := s.job.options.JobFile; name != "" {
+		if path, err := filepath.Abs(name); err == nil {
+			name = path
 		}
-		args = append(args, "--job-file="+path)
+		args = append(args, "--job-file="+name)
 	}
-	flags.VisitAll(func(flag *pflag.Flag) {
-		from, set := f.job.origins[flag.Name]
-		if !set || from.file != "" || slices.Contains(submitOnly, flag.Name) {
-			return
+	for _, setting := range slices.Concat(spec.Settings, runSettings) {
+		from, set := s.job.origins[setting.Name]
+		flag := settingOf(s.job.flags.Lookup(setting.Name))
+		if !set || flag == nil || from.file != "" || setting.Name == "job-file" || setting.Name == "clean" {
+			continue
 		}
-		for _, value := range f.flagTexts(flag) {
-			args = append(args, "--"+flag.Name+"="+value)
+		values := flag.again()
+		if setting.Name == "step-config" {
+			values = values[s.job.fileConfigs:] // the job file has the others
 		}
-	})
-	if f.job.origins[inputSetting].file != "" {
+		for _, value := range values {
+			args = append(args, "--"+setting.Name+"="+value)
+		}
+	}
+	if s.job.origins[inputSetting].file != "" {
 		return args
 	}
-	if strings.HasPrefix(f.inputs[0], "-") {
+	if strings.HasPrefix(s.inputs[0], "-") {
 		args = append(args, "--")
 	}
-	return append(args, f.inputs...)
-}
-
-// flagTexts returns the values that set a flag again.
-func (f *submitFlags) flagTexts(flag *pflag.Flag) []string {
-	list, ok := flag.Value.(pflag.SliceValue)
-	if !ok {
-		return []string{flag.Value.String()}
-	}
-	values := list.GetSlice()
-	if flag.Name == "step-config" {
-		values = values[f.job.stepConfigs:] // the job file has the others
-	}
-	if flag.Value.Type() != "stringSlice" {
-		return values
-	}
-	texts := make([]string, len(values))
-	for i, value := range values {
-		var b bytes.Buffer
-		w := csv.NewWriter(&b)
-		_ = w.Write([]string{value}) // a buffer takes everything
-		w.Flush()
-		texts[i] = strings.TrimSuffix(b.String(), "\n")
-	}
-	return texts
+	return append(args, s.inputs...)
 }
 
 // absoluteOutput returns the output's path for a command that may run in another folder.
 func absoluteOutput(path string) (string, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
-		return "", usagef("output: %w", err)
+		return "", fault.WriteFailed.Of(fault.Usage, "output: %w", err)
 	}
 	if strings.HasSuffix(path, "/") {
 		full += "/"
@@ -193,7 +171,7 @@ func absoluteOutput(path string) (string, error) {
 // lacksInterpreter reports whether a kernel could not be asked because its Python is not here.
 func lacksInterpreter(err error) bool {
 	e := fault.As(err)
-	return e != nil && e.Kind == fault.Incompatible && e.Code == fault.Setting && e.Value == "python"
+	return e != nil && e.Kind == fault.Incompatible && e.Value == "python"
 }
 
 // activeEnvironment returns the variables by which a kernel finds its interpreter and modules.
@@ -211,7 +189,7 @@ func activeEnvironment() (env []string) {
 func programPath() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
-		return "", usagef("path of gpurun: %w; name it with --gpurun", err)
+		return "", fault.NoWorkerProgram.New("path of gpurun: %w; name it with --gpurun", err)
 	}
 	return path, nil
 }

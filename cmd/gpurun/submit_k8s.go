@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/gpurun/gpurun/internal/cluster/k8s"
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const submitK8sHelp = `Print an Indexed Job for Kubernetes that runs a job on several nodes: a pod per shard, each
@@ -35,14 +38,15 @@ Accepts every flag of gpurun run; the pods get them.`
 // podRetries is how often Kubernetes replaces the failed pod of a shard.
 const podRetries = 3
 
-type k8sFlags struct {
-	submitFlags
-	k8s.Job
-	claim string
+// k8sSubmit prints the manifest of a job.
+type k8sSubmit struct {
+	*clusterJob
+	Job   k8s.Job
+	Claim string
 }
 
 func newSubmitK8s() *cobra.Command {
-	f := &k8sFlags{}
+	f := &k8sSubmit{}
 	cmd := &cobra.Command{
 		Use:   "k8s --print --image IMAGE --claim CLAIM --nodes N --gpus-per-node G -k KERNEL INPUT... -o OUTPUT",
 		Short: "Print a Kubernetes job that runs on several nodes",
@@ -50,22 +54,24 @@ func newSubmitK8s() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.submit(cmd, os.Stdout, args) },
 	}
-	flags := cmd.Flags()
-	flags.BoolVar(&f.print, "print", false, "print the manifest; required, since gpurun does not call Kubernetes itself")
-	flags.StringVar(&f.Image, "image", "", "container image with the kernel and gpurun")
-	flags.StringVar(&f.claim, "claim", "", "volume claim with input and output, mounted at /data: NAME or NAME:FOLDER")
-	f.registerSubmit(flags, "pods")
-	flags.StringVar(&f.Namespace, "namespace", "", "namespace of the job (default: that of kubectl)")
-	flags.StringVar(&f.CPUs, "cpus", "", "CPUs of each pod, such as 32 (default: no limit)")
-	flags.StringVar(&f.Memory, "memory", "", "memory of each pod, such as 256Gi (default: no limit)")
-	flags.IntVar(&f.User, "user", 1000, "user and group id of the pods, which must be able to write to the volume; not 0")
-	flags.StringArrayVar(&f.NodeSelector, "node-selector", nil, "run on nodes with this label: `KEY=VALUE` (repeatable)")
-	flags.StringArrayVar(&f.Tolerations, "toleration", nil, "accept nodes with this taint: `KEY` or KEY=VALUE (repeatable)")
-	flags.StringVar(&f.Program, "gpurun", "gpurun", "`PATH` of gpurun in the image")
+	settings := []spec.Setting{
+		{Name: "image", Group: groupCluster, Field: "Job.Image", Common: true, Help: "container image with the kernel and gpurun"},
+		{Name: "claim", Group: groupCluster, Field: "Claim", Common: true, Help: "volume claim with input and output, mounted at /data: NAME or NAME:FOLDER"},
+		{Name: "namespace", Group: groupCluster, Field: "Job.Namespace", Help: "namespace of the job (default: that of kubectl)"},
+		{Name: "cpus", Group: groupCluster, Field: "Job.CPUs", Help: "CPUs of each pod, such as 32 (default: no limit)"},
+		{Name: "memory", Group: groupCluster, Field: "Job.Memory", Help: "memory of each pod, such as 256Gi (default: no limit)"},
+		{Name: "user", Group: groupCluster, Kind: spec.Int, Field: "Job.User", Default: "1000", Help: "user and group id of the pods, which must be able to write to the volume; pods do not run as root"},
+		{Name: "node-selector", Group: groupCluster, Kind: spec.Repeated, Field: "Job.NodeSelector", Value: "KEY=VALUE", Help: "run on nodes with this label (repeatable)"},
+		{Name: "toleration", Group: groupCluster, Kind: spec.Repeated, Field: "Job.Tolerations", Value: "KEY", Help: "accept nodes with this taint: KEY or KEY=VALUE (repeatable)"},
+		{Name: "gpurun", Group: groupCluster, Field: "Job.Program", Value: "PATH", Default: "gpurun", Help: "PATH of gpurun in the image"},
+	}
+	addFlags(cmd.Flags(), f, settings...)
+	spec.Fill(f, settings...)
+	f.clusterJob = newClusterJob(cmd, "pods", "print the manifest; required, since gpurun does not call Kubernetes itself")
 	return cmd
 }
 
-func (f *k8sFlags) submit(cmd *cobra.Command, w io.Writer, args []string) error {
+func (f *k8sSubmit) submit(cmd *cobra.Command, w io.Writer, args []string) error {
 	config, err := f.prepare(cmd, args)
 	if err != nil {
 		return err
@@ -76,21 +82,19 @@ func (f *k8sFlags) submit(cmd *cobra.Command, w io.Writer, args []string) error 
 	if err := f.checkKernel(cmd.Context(), config); err != nil {
 		return err
 	}
-	f.Shards, f.Job.Nodes, f.GPUs, f.Retries = f.shardCount, f.nodes, f.gpusPerNode, podRetries
-	f.Name = k8s.Name("gpurun-" + filepath.Base(config.Output.Path))
-	if f.runFlags.name != "" {
-		f.Name = k8s.Name(f.runFlags.name)
-	}
-	f.Status = oneLine(slurm.Quote(f.Program) + " submit status " + slurm.Quote(config.Output.Path))
-	f.Comment = oneLine(fmt.Sprintf("gpurun submit k8s: %d shards of %s", f.shardCount, config.Output.Path))
-	f.Args = append([]string{"run", "--shard", fmt.Sprintf("auto/%d", f.shardCount), "--merge"}, f.forwarded(cmd.Flags())...)
-	_, err = io.WriteString(w, f.Manifest())
+	job, o := f.Job, f.options
+	job.Shards, job.Nodes, job.GPUs, job.Retries = o.Shards, o.Nodes, o.GPUs.number, podRetries
+	job.Name = k8s.Name(cmp.Or(f.job.options.Lease.Name, "gpurun-"+filepath.Base(config.Output.Path)))
+	job.Status = oneLine(slurm.Quote(job.Program) + " submit status " + slurm.Quote(config.Output.Path))
+	job.Comment = oneLine(fmt.Sprintf("gpurun submit k8s: %d shards of %s", o.Shards, config.Output.Path))
+	job.Args = append([]string{"run", "--shard", fmt.Sprintf("auto/%d", o.Shards), "--merge"}, f.forwarded()...)
+	_, err = io.WriteString(w, job.Manifest())
 	return err
 }
 
 // checkKernel checks the kernel as gpurun plan does, without a device and without the input, which
 // is on the volume. A kernel that only the image has cannot be checked.
-func (f *k8sFlags) checkKernel(ctx context.Context, config orchestrator.Config) error {
+func (f *k8sSubmit) checkKernel(ctx context.Context, config orchestrator.Config) error {
 	config.Input.Path, config.Input.Paths = "-", nil
 	err := orchestrator.CheckKernel(ctx, config)
 	if info, missing := os.Stat(config.Kernel.Name); err != nil && (missing != nil || info.IsDir() || lacksInterpreter(err)) {
@@ -104,39 +108,37 @@ func (f *k8sFlags) checkKernel(ctx context.Context, config orchestrator.Config) 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // check rejects what would fail in the cluster only.
-func (f *k8sFlags) check(config orchestrator.Config) error {
-	name, mount, _ := strings.Cut(f.claim, ":")
-	if mount == "" {
-		mount = "/data"
-	}
-	switch {
-	case !f.print:
-		return usagef("gpurun does not call Kubernetes itself: add --print and pass the manifest to kubectl apply -f")
-	case f.gpuType != "":
-		return usagef("--gpus-per-node %s: Kubernetes selects the type of GPUs by the labels of nodes: use --gpus-per-node %d and --node-selector", f.gpus, f.gpusPerNode)
-	case f.Image == "":
-		return usagef("--image is missing: the container image with the kernel and gpurun")
+func (f *k8sSubmit) check(config orchestrator.Config) error {
+	name, mount, _ := strings.Cut(f.Claim, ":")
+	mount = cmp.Or(mount, "/data")
+	switch gpus := f.options.GPUs; {
+	case !f.options.Print:
+		return fault.Kubernetes.New("gpurun does not call Kubernetes itself: add --print and pass the manifest to kubectl apply -f")
+	case gpus.model != "":
+		return fault.Kubernetes.New("--gpus-per-node %s:%d: Kubernetes selects the type of GPUs by the labels of nodes: use --gpus-per-node %[2]d and --node-selector", gpus.model, gpus.number)
+	case f.Job.Image == "":
+		return fault.Kubernetes.New("--image is missing: the container image with the kernel and gpurun")
 	case name == "":
-		return usagef("--claim is missing: the volume claim with input and output, such as --claim data")
+		return fault.Kubernetes.New("--claim is missing: the volume claim with input and output, such as --claim data")
 	case !path.IsAbs(mount):
-		return usagef("--claim %s: the folder must start with /", f.claim)
-	case f.User <= 0:
-		return usagef("--user %d: pods do not run as root; name a user that can write to the volume", f.User)
-	case f.job.name != "":
-		return usagef("--job-file: pods do not have it; gpurun plan --print shows its settings, which are flags of this command too")
-	case f.noClaim:
-		return usagef("--no-claim does not fit gpurun submit k8s: pods take over the shards of lost ones, and stay until the output is merged")
+		return fault.Kubernetes.New("--claim %s: the folder must start with /", f.Claim)
+	case f.Job.User == 0:
+		return fault.Kubernetes.New("--user 0: pods do not run as root; name a user that can write to the volume")
+	case f.job.options.JobFile != "":
+		return fault.Kubernetes.New("--job-file: pods do not have it; gpurun plan --print shows its settings, which are flags of this command too")
+	case f.job.options.Shard.NoClaim:
+		return fault.Kubernetes.New("--no-claim does not fit gpurun submit k8s: pods take over the shards of lost ones, and stay until the output is merged")
 	case config.Resume.Clean:
-		return usagef("--clean does not fit gpurun submit k8s: remove %s.shards when the output is merged", strings.TrimSuffix(config.Output.Path, "/"))
+		return fault.Kubernetes.New("--clean does not fit gpurun submit k8s: remove %s.shards when the output is merged", strings.TrimSuffix(config.Output.Path, "/"))
 	case !below(mount, config.Output.Path):
-		return usagef("output %s is not on the volume, which is mounted at %s", config.Output.Path, mount)
+		return fault.Kubernetes.New("output %s is not on the volume, which is mounted at %s", config.Output.Path, mount)
 	}
-	for _, pair := range f.NodeSelector {
+	for _, pair := range f.Job.NodeSelector {
 		if !strings.Contains(pair, "=") {
-			return usagef("--node-selector %q: must be KEY=VALUE", pair)
+			return fault.BadValue.New("--node-selector %q: must be KEY=VALUE", pair)
 		}
 	}
-	f.Claim, f.Mount = name, mount
+	f.Job.Claim, f.Job.Mount = name, mount
 	return nil
 }
 

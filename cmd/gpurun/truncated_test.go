@@ -10,7 +10,6 @@ func TestWithTruncated(t *testing.T) {
 		{"serve:vllm", `{"model":"m","truncated":"keep"}`, "fail", `{"model":"m","truncated":"fail"}`},
 		{"openai:http://h/v1", `{"model":"m"}`, "", `{"model":"m"}`},
 		{"openai:http://h/v1", `[1]`, "fail", ""},
-		{"openai:http://h/v1", `{}`, "drop", ""},
 		{"echo", `{}`, "fail", ""},
 	} {
 		got, err := withTruncated(test.kernel, []byte(test.config), test.value)

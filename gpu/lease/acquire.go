@@ -38,7 +38,7 @@ func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 		switch {
 		case ctx.Err() != nil:
 			held.Release()
-			return nil, fault.New(fault.Canceled, "wait for a GPU: %w", context.Cause(ctx))
+			return nil, fault.Interrupted.New("wait for a GPU: %w", context.Cause(ctx))
 		case err == nil, !errors.As(err, &refusal):
 			return held, err
 		}
@@ -112,7 +112,7 @@ func (r Request) duplicate(gpus []GPU, living []Lease) error {
 	for _, l := range living {
 		there := slices.ContainsFunc(gpus, l.on)
 		if SameName(l.Name, r.Name) && (there || !r.Named) {
-			return fault.New(fault.Usage, "%s already holds %s of %s", l.Name, l.Share(), l.Label).WithCode(fault.Leased, l.Name)
+			return fault.Leased.New("%s already holds %s of %s", l.Name, l.Share(), l.Label).Set(l.Name)
 		}
 	}
 	return nil

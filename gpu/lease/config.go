@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // Config is the host administrator's policy for its GPUs, a YAML file.
@@ -89,13 +91,13 @@ func ReadConfig(path string) (Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, usage("read the service quotas: %w", err)
+		return c, fault.QuotaFile.New("read the service quotas: %w", err)
 	}
 	if err := yaml.UnmarshalWithOptions(data, &c, yaml.Strict()); err != nil {
-		return c, usage("%s: %s", path, yaml.FormatError(err, false, true))
+		return c, fault.QuotaFile.New("%s: %s", path, yaml.FormatError(err, false, true))
 	}
 	if err := c.check(); err != nil {
-		return c, usage("%s: %w", path, err)
+		return c, fault.QuotaFile.New("%s: %w", path, err)
 	}
 	return c, nil
 }
@@ -181,9 +183,9 @@ func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (q Quota) Check(name string, memory uint64) error {
 	switch least, most := uint64(q.MinMemoryMB)*MiB, uint64(q.MaxMemoryMB)*MiB; {
 	case memory < least:
-		return usage("%s needs at least %s (min_memory_mb), but %s were requested", name, mib(least), mib(memory))
+		return fault.BadLease.New("%s needs at least %s (min_memory_mb), but %s were requested", name, mib(least), mib(memory))
 	case most > 0 && memory > most:
-		return usage("%s may hold at most %s (max_memory_mb), but %s were requested", name, mib(most), mib(memory))
+		return fault.BadLease.New("%s may hold at most %s (max_memory_mb), but %s were requested", name, mib(most), mib(memory))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 				continue
 			}
 			if l.Owned {
-				return nil, fault.New(fault.Conflict, "%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
+				return nil, fault.LeaseInUse.New("%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
 			}
 			meant = append(meant, l)
 		}
@@ -41,7 +41,7 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 		for _, l := range meant {
 			switch err := os.Remove(l.path); {
 			case errors.Is(err, os.ErrPermission):
-				return events, fault.New(fault.Conflict, "the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
+				return events, fault.LeaseInUse.New("the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
 			case err != nil:
 				return events, f.unusable("remove a lease", err)
 			}
@@ -64,7 +64,7 @@ func checkGPU(gpu string) error {
 	if gpu == "" || instanceID.MatchString(gpu) || strings.HasPrefix(gpu, "GPU-") || strings.HasPrefix(gpu, "MIG-") || strings.Trim(gpu, "0123456789") == "" {
 		return nil
 	}
-	return usage("%q is neither the index of a GPU (0, 1, …), nor a MIG instance (2:0), nor a UUID (GPU-…, MIG-…)", gpu)
+	return fault.BadLease.New("%q is neither the index of a GPU (0, 1, …), nor a MIG instance (2:0), nor a UUID (GPU-…, MIG-…)", gpu)
 }
 
 // named reports whether the lease is on the GPU with this index or UUID prefix, or on this
@@ -85,7 +85,7 @@ func unknown(name, gpu string, living []Lease) error {
 		where = " on that GPU"
 	}
 	if len(living) == 0 {
-		return usage("%s holds no lease%s: there are no leases", name, where)
+		return fault.BadLease.New("%s holds no lease%s: there are no leases", name, where)
 	}
-	return usage("%s holds no lease%s; leases are held by %s", name, where, holders(living))
+	return fault.BadLease.New("%s holds no lease%s; leases are held by %s", name, where, holders(living))
 }

@@ -163,10 +163,8 @@ func (f *Folder) unusable(what string, err error) error {
 			kind = fault.Storage
 		}
 	}
-	return fault.Wrap(kind, &UnusableError{f.path, fmt.Errorf("%s: %w", what, err)})
+	return fault.LeaseFolder.Of(kind, "%w", &UnusableError{f.path, fmt.Errorf("%s: %w", what, err)})
 }
-
-func usage(format string, args ...any) error { return fault.New(fault.Usage, format, args...) }
 
 // ownerName is the name of a file's owner.
 func ownerName(info os.FileInfo) string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
@@ -121,7 +122,7 @@ func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 // CheckName rejects names that would not fit into a table or a message.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
-		return usage("%q is not a valid lease name: use 1 to 64 letters, digits, and . _ -", name)
+		return fault.BadLease.New("%q is not a valid lease name: use 1 to 64 letters, digits, and . _ -", name)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 		case <-time.After(lockPause + rand.N(lockPause)):
 		case <-ctx.Done():
 			_ = dir.Close()
-			return nil, fault.Wrap(fault.NoDevice, f.kept())
+			return nil, fault.GPUsHeld.Wrap(f.kept())
 		}
 	}
 }

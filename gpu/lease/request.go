@@ -184,5 +184,5 @@ func (r Request) tooMuch(accounts []Account) string {
 
 // asFault classifies a refusal.
 func (r *Refusal) asFault() error {
-	return fault.Wrap(fault.NoDevice, r)
+	return fault.GPUsHeld.Wrap(r)
 }

@@ -17,7 +17,7 @@ var otherPrograms = []string{
 }
 
 // mayNameFlags are the packages with the command line, and those that call programs.
-var mayNameFlags = []string{"cmd/gpurun", "bench", "internal/cluster/slurm", "internal/cluster/slurmtest"}
+var mayNameFlags = []string{"cmd/gpurun", "internal/cluster/slurm"}
 
 // TestLibrariesNameNoFlags: a program that embeds gpurun has other flags, or none. Faults
 // carry a code, and cmd/gpurun/hints.go alone turns codes into flags.

@@ -10,20 +10,20 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of packages into ARCHITECTURE.md")
+var update = flag.Bool("update", false, "write the table of packages into docs/internals/packages.md")
 
 const tableHeader = "| package | responsibility | may import |\n|---|---|---|\n"
 
-// TestTableOfPackages: the table in ARCHITECTURE.md is what the rules say.
+// TestTableOfPackages: the table in docs/internals/packages.md is what the rules say.
 func TestTableOfPackages(t *testing.T) {
-	path := filepath.Join(moduleRoot(t), "ARCHITECTURE.md")
+	path := filepath.Join(moduleRoot(t), "docs", "internals", "packages.md")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, found := strings.Cut(string(data), tableHeader)
 	if !found {
-		t.Fatal("ARCHITECTURE.md has no table of packages")
+		t.Fatal("docs/internals/packages.md has no table of packages")
 	}
 	got, after, _ := strings.Cut(rest, "\n\n")
 	want := table()
@@ -31,7 +31,7 @@ func TestTableOfPackages(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatal("the table of packages in ARCHITECTURE.md differs from the rules: run go test ./internal/arch -update")
+		t.Fatal("the table of packages in docs/internals/packages.md differs from the rules: run go test ./internal/arch -update")
 	}
 	if err := os.WriteFile(path, []byte(before+tableHeader+want+"\n\n"+after), 0o644); err != nil {
 		t.Fatal(err)

@@ -105,10 +105,9 @@ type Attempt struct {
 	claim     int
 	committed map[int]Result // those of other shards, as far as they are known
 
-	mu     sync.Mutex
-	last   beat
-	begun  time.Time // see Progress
-	before int64
+	mu       sync.Mutex
+	last     beat
+	progress func() Progress // see Follow
 }
 
 // newAttempt creates the folder of an attempt, which has claimed nothing yet. beside is that
@@ -159,14 +158,19 @@ func (a *Attempt) Earlier() (outputs []string) {
 	return outputs
 }
 
-// Progress notes how far the attempt is, for those who watch: how many records are done and
-// how many further ones have a logged answer. begun is when the attempt began to compute, after
-// before of them; its rate also falls while nothing is noted. Without begun it has none.
-func (a *Attempt) Progress(done chunk.Counts, answers int64, begun time.Time, before int64) {
+// Progress is how far an attempt is: how many records are done, and how many further ones have a
+// logged answer. Rate is in records per second.
+type Progress struct {
+	Done    chunk.Counts
+	Answers int64
+	Rate    float64
+}
+
+// Follow shows those who watch how far the attempt is, from now on.
+func (a *Attempt) Follow(progress func() Progress) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last.Done, a.last.Answers, a.last.Failed = done.Records, answers, done.Failed
-	a.begun, a.before = begun, before
+	a.progress = progress
 }
 
 // writeBeat shows that the attempt is alive. It is renamed into place, but not synced.
@@ -174,8 +178,9 @@ func (a *Attempt) writeBeat() error {
 	a.mu.Lock()
 	a.last.Sequence++
 	a.last.Time = time.Now().UTC()
-	if took := time.Since(a.begun).Seconds(); !a.begun.IsZero() && took > 0 {
-		a.last.Rate = float64(a.last.Done+a.last.Answers-a.before) / took
+	if a.progress != nil {
+		p := a.progress()
+		a.last.Done, a.last.Answers, a.last.Failed, a.last.Rate = p.Done.Records, p.Answers, p.Done.Failed, p.Rate
 	}
 	now := a.last
 	a.mu.Unlock()

@@ -45,7 +45,7 @@ func (r *Run) result(shard int) (Result, error) {
 	}
 	first, records := r.Range(shard)
 	if result.Run != r.ID || result.Shard != shard || result.First != first || result.Counts.Records != records {
-		return result, fault.New(fault.Conflict, "%s is not a result of shard %d of this run: it has records %d to %d of run %s",
+		return result, fault.OtherRun.New("%s is not a result of shard %d of this run: it has records %d to %d of run %s",
 			path, shard, result.First, result.First+result.Counts.Records, result.Run)
 	}
 	return result, nil
@@ -66,7 +66,7 @@ func (a *Attempt) commit(result Result) (bool, error) {
 	result.Run, result.Attempt, result.Shard, result.First = a.run.ID, a.info.Attempt, a.Shard, a.First
 	result.Who, result.Finished = a.info.Who, time.Now().UTC()
 	if result.Counts.Records != a.Records {
-		return false, fault.New(fault.Conflict, "shard %d has %d records instead of %d; the input has changed", a.Shard, result.Counts.Records, a.Records)
+		return false, fault.OtherRun.New("shard %d has %d records instead of %d; the input has changed", a.Shard, result.Counts.Records, a.Records)
 	}
 	if err := writeJSON(a.join(resultFile), result); err != nil {
 		return false, err
@@ -74,7 +74,7 @@ func (a *Attempt) commit(result Result) (bool, error) {
 	crash.Point("shard-result")
 	won, err := publish(a.join(resultFile), a.run.commitPath(a.Shard))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, fault.New(fault.Conflict, "the run folder %s was removed while the shard was computed", a.run.Dir)
+		return false, fault.RunDamaged.New("the run folder %s was removed while the shard was computed", a.run.Dir)
 	}
 	crash.Point("shard-committed")
 	return won, err

@@ -14,7 +14,10 @@ import (
 // slowShard computes a shard in small steps until its context ends or proceed is closed.
 func slowShard(proceed <-chan struct{}) func(context.Context, *Attempt) (Result, error) {
 	return func(ctx context.Context, a *Attempt) (Result, error) {
-		a.Progress(chunk.Counts{Records: 1}, 0, time.Now().Add(-10*time.Second), 0)
+		begun := time.Now().Add(-10 * time.Second)
+		a.Follow(func() Progress {
+			return Progress{Done: chunk.Counts{Records: 1}, Rate: 1 / time.Since(begun).Seconds()}
+		})
 		select {
 		case <-proceed:
 			return compute(ctx, a)

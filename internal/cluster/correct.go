@@ -53,11 +53,11 @@ func (r *Run) Corrected() (list []Manifest, err error) {
 // CheckIdle reports why the run cannot be corrected; nil if it can.
 func (o Overview) CheckIdle() error {
 	if n := o.Count(Done); n > 0 {
-		return fault.New(fault.Conflict, "%d of %d shards are computed", n, len(o.Shards))
+		return fault.RunBegun.New("%d of %d shards are computed", n, len(o.Shards))
 	}
 	for _, s := range o.Shards {
 		if s.State == Running {
-			return fault.New(fault.Conflict, "pid %d on %s computes shard %d", s.PID, s.Host, s.Index)
+			return fault.RunBegun.New("pid %d on %s computes shard %d", s.PID, s.Host, s.Index)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func publish(own, public string) (won bool, err error) {
 	case err == nil && (linkErr == nil || errors.Is(linkErr, os.ErrExist)):
 		return false, nil
 	case linkErr != nil && noLinks(linkErr):
-		return false, fault.New(fault.Usage, "the file system of %s does not support hard links, which shards need to agree on who computes what: %w", filepath.Dir(public), linkErr)
+		return false, fault.NoHardLinks.New("the file system of %s does not support hard links, which shards need to agree on who computes what: %w", filepath.Dir(public), linkErr)
 	case linkErr != nil:
 		return false, storage("publish "+public, linkErr)
 	}
@@ -54,5 +54,5 @@ func storage(what string, err error) error {
 	if err == nil || fault.As(err) != nil {
 		return err
 	}
-	return fault.New(fault.Storage, "%s: %w", what, err)
+	return fault.RunDamaged.Of(fault.Storage, "%s: %w", what, err)
 }

@@ -105,7 +105,7 @@ func open(output string, number int) (*Run, error) {
 	r := &Run{Dir: numbered(Folder(output), number), number: number}
 	path := r.join(manifestFile)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.Usage, "%s is not divided into shards: there is no %s", output, path).WithCode(fault.NoRun, "")
+		return nil, fault.NoRun.New("%s is not divided into shards: there is no %s", output, path)
 	}
 	for _, dir := range []string{Folder(output), r.Dir} {
 		if err := makePrivate(dir); err != nil {
@@ -117,15 +117,15 @@ func open(output string, number int) (*Run, error) {
 		return nil, storage("read the run's manifest", err)
 	}
 	if err := json.Unmarshal(data, &r.Manifest); err != nil {
-		return nil, fault.New(fault.Conflict, "%s is damaged: %w", path, err)
+		return nil, fault.RunDamaged.New("%s is damaged: %w", path, err)
 	}
 	switch {
 	case r.Version != manifestVersion:
-		return nil, fault.New(fault.Conflict, "%s has version %d, but this gpurun writes version %d", path, r.Version, manifestVersion)
+		return nil, fault.RunDamaged.New("%s has version %d, but this gpurun writes version %d", path, r.Version, manifestVersion)
 	case compact(&r.Manifest) != nil || r.Sum != r.sum():
-		return nil, fault.New(fault.Conflict, "%s is damaged: its checksum is wrong", path)
+		return nil, fault.RunDamaged.New("%s is damaged: its checksum is wrong", path)
 	case r.Shards < 1 || r.Shards > MaxShards || r.Records < 0 || r.First < 0:
-		return nil, fault.New(fault.Conflict, "%s is damaged: %d shards of %d records", path, r.Shards, r.Records)
+		return nil, fault.RunDamaged.New("%s is damaged: %d shards of %d records", path, r.Shards, r.Records)
 	}
 	if r.Output = strings.TrimSuffix(Folder(output), folderSuffix); r.Parts {
 		r.Output += "/"
@@ -139,7 +139,7 @@ func makePrivate(path string) error {
 	err := files.MakePrivate(path)
 	var other *files.NotOwnError
 	if errors.As(err, &other) {
-		return fault.New(fault.Conflict, "the run folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
+		return fault.RunFolderTaken.New("the run folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
 	}
 	return err
 }
@@ -165,10 +165,10 @@ func Create(m Manifest) (*Run, error) { return create(m, 1) }
 
 func create(m Manifest, number int) (*Run, error) {
 	if m.Shards < 1 || m.Shards > MaxShards {
-		return nil, fault.New(fault.Usage, "a run has 1 to %d shards, not %d", MaxShards, m.Shards).Set("shard")
+		return nil, fault.BadShardNumber.New("a run has 1 to %d shards, not %d", MaxShards, m.Shards).Set("shard")
 	}
 	if !slices.Contains(mergeable, m.Format) {
-		return nil, fault.New(fault.Usage, "shards of the format %s cannot be merged; use one of %s", m.Format, strings.Join(mergeable, ", ")).Set("output-format")
+		return nil, fault.NotForShards.New("shards of the format %s cannot be merged; use one of %s", m.Format, strings.Join(mergeable, ", ")).Set("output-format")
 	}
 	m.Version, m.ID, m.Created = manifestVersion, randomName(), time.Now().UTC().Truncate(time.Second)
 	if err := compact(&m); err != nil {

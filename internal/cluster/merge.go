@@ -203,13 +203,13 @@ func (m *merge) claim(ctx context.Context) (err error) {
 		}
 		switch {
 		case s.State == Running && s.seen:
-			return fault.New(fault.Conflict, "%w: pid %d on %s", ErrMerging, s.PID, s.Host)
+			return fault.ShardTaken.New("%w: pid %d on %s", ErrMerging, s.PID, s.Host)
 		case s.State == Running:
 			select {
 			case <-time.After(beatInterval(watch.lostAfter) / 2):
 				continue
 			case <-ctx.Done():
-				return fault.New(fault.Canceled, "stopped on request")
+				return fault.Interrupted.New("stopped on request")
 			}
 		}
 		if _, done := m.overtaken(); done {
@@ -258,7 +258,7 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 	}
 	if err != nil {
 		if ctx.Err() != nil && fault.As(err) == nil {
-			err = fault.New(fault.Canceled, "stopped on request")
+			err = fault.Interrupted.New("stopped on request")
 		}
 		_ = m.attempt.finish(endState(err), err)
 		return Merged{}, err

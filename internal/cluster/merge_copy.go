@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -36,8 +35,8 @@ type piece struct {
 
 // damaged is the fault of a committed file that has changed.
 func (p piece) damaged(format string, args ...any) error {
-	return fault.New(fault.Conflict, "the output of shard %d is damaged: %s: %w", p.shard, p.path, fmt.Errorf(format, args...)).
-		WithCode(fault.BadShard, p.commit)
+	return fault.BadShard.New("the output of shard %d is damaged: %s: %w", p.shard, p.path, fmt.Errorf(format, args...)).
+		Set(p.commit)
 }
 
 // concatenate writes pieces to a file, in order, verifies their checksums on the way, and
@@ -72,7 +71,7 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 			crash.Point("merge-copied")
 			records := done.Add(p.records)
 			m.Progress(records, m.merged.Counts.Records)
-			m.attempt.Progress(chunk.Counts{Records: records}, 0, time.Time{}, 0)
+			m.attempt.Follow(func() Progress { return Progress{Done: chunk.Counts{Records: records}} })
 			return nil
 		})
 	}
@@ -188,7 +187,9 @@ func (m *merge) writeParts(ctx context.Context) error {
 			}
 			parts = append(parts, p)
 		}
-		m.attempt.Progress(chunk.Counts{Records: r.First + r.Counts.Records - m.run.First}, 0, time.Time{}, 0)
+		m.attempt.Follow(func() Progress {
+			return Progress{Done: chunk.Counts{Records: r.First + r.Counts.Records - m.run.First}}
+		})
 	}
 	format, err := encode.ByName(m.run.Format)
 	if err != nil {

@@ -55,7 +55,7 @@ var errElsewhere = errors.New("another attempt was faster")
 // is left. It returns the first error of Compute: the shard is then left to others.
 func (r *Run) Work(ctx context.Context, w Work) (Outcome, error) {
 	if w.Shard >= r.Manifest.Shards {
-		return Outcome{}, fault.New(fault.Usage, "there is no shard %d: the run has %d, counted from 0", w.Shard, r.Manifest.Shards).Set("shard")
+		return Outcome{}, fault.BadShardNumber.New("there is no shard %d: the run has %d, counted from 0", w.Shard, r.Manifest.Shards).Set("shard")
 	}
 	if w.Notice == nil {
 		w.Notice = func(string) {}
@@ -103,7 +103,7 @@ func (w *worker) work(ctx context.Context) error {
 				return w.stopped(ctx, nil)
 			}
 		case w.Stay != nil && !w.outcome.Complete:
-			return fault.New(fault.Stopped, "%w", &FailedError{*missing(shards)})
+			return fault.ShardsMissing.New("%w", &FailedError{*missing(shards)})
 		default:
 			w.noteOwn(shards)
 			return nil
@@ -115,7 +115,7 @@ func (w *worker) work(ctx context.Context) error {
 func (w *worker) stopped(ctx context.Context, err error) error {
 	w.outcome.Unfinished = true
 	if err == nil || ctx.Err() != nil && fault.As(err) == nil {
-		err = fault.New(fault.Canceled, "stopped on request")
+		err = fault.Interrupted.New("stopped on request")
 	}
 	return err
 }

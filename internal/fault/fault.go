@@ -128,8 +128,8 @@ type Error struct {
 	Step string `json:"step,omitempty"`
 	// Sign tells how the failure was recognized, where that affects its handling.
 	Sign Sign `json:"sign,omitempty"`
-	// Code identifies the advice for the user, empty if the message is all there is to
-	// say; Value is what the advice is about.
+	// Code identifies the cause and what the user can do about it; Value is what that
+	// advice is about.
 	Code  Code   `json:"code,omitempty"`
 	Value string `json:"value,omitempty"`
 
@@ -154,8 +154,8 @@ const (
 	Outage Sign = "outage"
 )
 
-// New returns a classified failure. An error wrapped with %w is its cause, from which it
-// inherits the code.
+// New wraps a failure that has a code: an error wrapped with %w is its cause, from which it
+// inherits the code and the value. To make a failure, use the methods of its code.
 func New(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	e := &Error{Kind: kind, Message: err.Error()}
@@ -167,17 +167,6 @@ func New(kind Kind, format string, args ...any) *Error {
 		}
 	}
 	return e
-}
-
-// Wrap classifies err unless it is already classified. A nil err stays nil.
-func Wrap(kind Kind, err error) error {
-	if err == nil {
-		return nil
-	}
-	if e := As(err); e != nil {
-		return err
-	}
-	return &Error{Kind: kind, Message: err.Error(), cause: err}
 }
 
 // WithDetail returns a copy of e with detail.

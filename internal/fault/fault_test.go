@@ -96,15 +96,15 @@ func TestNewKeepsCauses(t *testing.T) {
 }
 
 func TestWrap(t *testing.T) {
-	if Wrap(Batch, nil) != nil {
+	if KernelException.Wrap(nil) != nil {
 		t.Error("nil became an error")
 	}
-	err := Wrap(Batch, io.EOF)
+	err := KernelException.Wrap(io.EOF)
 	if KindOf(err) != Batch || !errors.Is(err, io.EOF) || err.Error() != "EOF" {
 		t.Errorf("plain: %#v", err)
 	}
 	classified := fmt.Errorf("outer: %w", New(OOM, "inner"))
-	if got := Wrap(Batch, classified); got != classified || KindOf(got) != OOM {
+	if got := KernelException.Wrap(classified); got != classified || KindOf(got) != OOM {
 		t.Errorf("classified already: %#v", got)
 	}
 }

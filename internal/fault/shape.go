@@ -57,7 +57,7 @@ func (e *Error) OfKernel() bool {
 
 // OfSettings reports whether a setting may be to blame that a file cannot be fetched, so
 // that every record may fail in this way.
-func (e *Error) OfSettings() bool { return e.Kind == Fetch && e.Code == Setting }
+func (e *Error) OfSettings() bool { return e.Kind == Fetch && e.Value != "" }
 
 // Alike reports whether two records failed with the same message. If the kernel itself
 // failed, or a setting may be wrong, numbers and quoted texts may differ.

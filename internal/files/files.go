@@ -80,6 +80,30 @@ func RealPath(path string) string {
 	return path
 }
 
+// Absolute returns the full path.
+func Absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return filepath.Clean(path)
+}
+
+// Inside reports whether a path is a folder or below it, following links.
+func Inside(path, dir string) bool {
+	below, err := filepath.Rel(RealPath(Absolute(dir)), RealPath(Absolute(path)))
+	return err == nil && filepath.IsLocal(below)
+}
+
+// Same reports whether two names lead to the same file, which need not exist yet.
+func Same(a, b string) bool {
+	if RealPath(Absolute(a)) == RealPath(Absolute(b)) {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && infoA.Mode().IsRegular() && os.SameFile(infoA, infoB)
+}
+
 // IsFolder reports whether a path is a folder or a link to one.
 func IsFolder(path string) bool {
 	info, err := os.Stat(path)

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // Advice returns recommendations based on the overview, one sentence each. threshold is
@@ -43,8 +43,8 @@ func (o Overview) Advice(threshold float64) []string {
 		}
 	}
 	for _, job := range o.Jobs {
-		if g, ok := o.alone(job.Status); ok && g.Share() < 0.5 && job.Status.BatchSize > 0 {
-			add("job %s: only %.0f %% of %s's memory is in use: try batches of %d (now %d)", job.Job.ID, 100*g.Share(), g.Device, larger(job.Status.BatchSize, g.Share(), threshold), job.Status.BatchSize)
+		if g, ok := o.alone(job.View); ok && g.Share() < 0.5 && job.BatchSize > 0 {
+			add("job %s: only %.0f %% of %s's memory is in use: try batches of %d (now %d)", job.Job.ID, 100*g.Share(), g.Device, larger(job.BatchSize, g.Share(), threshold), job.BatchSize)
 		}
 	}
 	return advice
@@ -70,17 +70,17 @@ func (g GPU) oversized() (lease.Lease, bool) {
 
 // alone returns the fullest GPU of a computing job that has its GPUs to itself. Memory
 // used by others would say nothing about the job's batches.
-func (o Overview) alone(s orchestrator.Snapshot) (fullest GPU, ok bool) {
-	if s.Phase != orchestrator.PhaseRunning {
+func (o Overview) alone(v view.View) (fullest GPU, ok bool) {
+	if v.Phase != view.PhaseRunning {
 		return fullest, false
 	}
-	for _, w := range s.Workers {
+	for _, w := range v.Workers {
 		for _, g := range o.GPUs {
 			one := GPU{Glance: g.Glance}
 			if one.addWorker(w); one.Slots == 0 {
 				continue
 			}
-			if w.Phase != orchestrator.PhaseComputing || len(g.Account.Leases) > 1 || g.Memory == 0 {
+			if w.Phase != view.PhaseComputing || len(g.Account.Leases) > 1 || g.Memory == 0 {
 				return fullest, false
 			}
 			if !ok || g.Share() > fullest.Share() {

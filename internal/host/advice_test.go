@@ -9,7 +9,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/jobs"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // card is a GPU of 100 MiB, so that a MiB is a percent.
@@ -20,10 +20,10 @@ func card(used uint64, leases ...lease.Lease) GPU {
 	}
 }
 
-func computingJob(batch int) jobs.Status {
-	return jobs.Status{Job: jobs.Entry{ID: "3fa9"}, Status: orchestrator.Snapshot{
-		Phase: orchestrator.PhaseRunning, BatchSize: batch,
-		Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseComputing}},
+func computingJob(batch int) jobs.State {
+	return jobs.State{Job: jobs.Info{ID: "3fa9"}, View: view.View{
+		Phase: view.PhaseRunning, BatchSize: batch,
+		Workers: []view.Worker{{GPUs: []string{"GPU-0"}, Phase: view.PhaseComputing}},
 	}}
 }
 
@@ -41,7 +41,7 @@ func TestAdvice(t *testing.T) {
 	whole := lease.Lease{Name: "nightly", Exclusive: true}
 	for name, test := range map[string]struct {
 		gpu  GPU
-		jobs []jobs.Status
+		jobs []jobs.State
 		want string // "" for none
 	}{
 		"nothing":         {gpu: card(10)},
@@ -53,11 +53,11 @@ func TestAdvice(t *testing.T) {
 		"failing memory":  {gpu: failing, want: "GPU 0: 3 uncorrected memory errors (ECC)"},
 		"lost":            {gpu: lost, want: "does not respond"},
 		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, but only 10 MiB are in use"},
-		"small batches":   {gpu: card(21, whole), jobs: []jobs.Status{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try batches of 512 (now 128)"},
-		"good batches":    {gpu: card(60, whole), jobs: []jobs.Status{computingJob(128)}},
-		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []jobs.Status{computingJob(128)}},
-		"still opening":   {gpu: card(1, whole), jobs: []jobs.Status{{Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, BatchSize: 8, Workers: []orchestrator.WorkerSnapshot{{GPUs: []string{"GPU-0"}, Phase: orchestrator.PhaseOpening}}}}}},
-		"does not answer": {gpu: card(1, whole), jobs: []jobs.Status{{Trouble: "frozen"}}},
+		"small batches":   {gpu: card(21, whole), jobs: []jobs.State{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try batches of 512 (now 128)"},
+		"good batches":    {gpu: card(60, whole), jobs: []jobs.State{computingJob(128)}},
+		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []jobs.State{computingJob(128)}},
+		"still opening":   {gpu: card(1, whole), jobs: []jobs.State{{View: view.View{Phase: view.PhaseRunning, BatchSize: 8, Workers: []view.Worker{{GPUs: []string{"GPU-0"}, Phase: view.PhaseOpening}}}}}},
+		"does not answer": {gpu: card(1, whole), jobs: []jobs.State{{Trouble: "frozen"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Overview{GPUs: []GPU{test.gpu}, Jobs: test.jobs}.Advice(0.85)

@@ -14,11 +14,8 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease/claim"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/proc"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
-
-// jobTime is how long a job may take to respond before it is shown without a status.
-const jobTime = 2 * time.Second
 
 // Overview is a snapshot of a host, as written by `gpurun status --json` and `gpurun gpus
 // export`.
@@ -28,7 +25,7 @@ type Overview struct {
 	DriverVersion string        `json:"driver_version,omitempty"`
 	GPUs          []GPU         `json:"gpus"`
 	Leases        []lease.Lease `json:"leases"`
-	Jobs          []jobs.Status `json:"jobs"`
+	Jobs          []jobs.State  `json:"jobs"`
 	// Notes report problems, such as a missing driver or unusable leases.
 	Notes []string `json:"notes"`
 }
@@ -60,7 +57,7 @@ func Look(ctx context.Context, gpus *gpu.Observer, folder *lease.Folder, limits 
 		o.Leases = append(o.Leases, leases...)
 	}
 	var asked sync.WaitGroup
-	asked.Go(func() { o.Jobs = askAll(ctx, jobs.List()) }) // a driver may be slow
+	asked.Go(func() { o.Jobs = jobs.States(ctx, jobs.List()) }) // a driver may be slow
 	living := sync.OnceValue(func() map[int]bool {
 		asked.Wait()
 		return o.livingProcesses()
@@ -87,7 +84,7 @@ func Look(ctx context.Context, gpus *gpu.Observer, folder *lease.Folder, limits 
 	for _, glance := range sight.GPUs {
 		g := GPU{Glance: glance, Strangers: []gpu.Process{}}
 		for _, job := range o.Jobs {
-			for _, w := range job.Status.Workers {
+			for _, w := range job.Workers {
 				g.addWorker(w)
 			}
 		}
@@ -126,29 +123,7 @@ func (o *Overview) count(limits lease.Limits) {
 	}
 }
 
-// askAll gets the status of all jobs concurrently: a stopped job must not delay the
-// others.
-func askAll(ctx context.Context, entries []jobs.Entry) []jobs.Status {
-	ctx, cancel := context.WithTimeout(ctx, jobTime)
-	defer cancel()
-	list := make([]jobs.Status, len(entries))
-	var all sync.WaitGroup
-	for i, e := range entries {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			status, err := jobs.NewClient(e).Status(ctx)
-			if err != nil {
-				status = jobs.Status{Job: e, Trouble: err.Error()}
-			}
-			list[i] = status
-		}()
-	}
-	all.Wait()
-	return list
-}
-
-func (g *GPU) addWorker(w orchestrator.WorkerSnapshot) {
+func (g *GPU) addWorker(w view.Worker) {
 	if !slices.Contains(w.GPUs, g.UUID) {
 		return
 	}

@@ -8,10 +8,12 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // config reads a document: a text, or a mapping or list as JSON.
-func (p *parser) config(s Setting, node ast.Node) (Value, bool) {
+func (p *parser) config(s spec.Setting, node ast.Node) (Value, bool) {
 	switch node.(type) {
 	case ast.MapNode, *ast.SequenceNode:
 		before := len(p.mistakes)
@@ -21,12 +23,12 @@ func (p *parser) config(s Setting, node ast.Node) (Value, bool) {
 	if text, ok := plainText(node); ok {
 		return Value{Texts: []string{text}}, true
 	}
-	p.blame(node.GetToken(), "%s must be a mapping, or the name of a JSON file, not %s", s.Name, describe(node))
+	p.refuse(s, node)
 	return Value{}, false
 }
 
 // appendJSON appends a value as JSON. Members keep their order and numbers their digits.
-func (p *parser) appendJSON(to []byte, s Setting, node ast.Node) []byte {
+func (p *parser) appendJSON(to []byte, s spec.Setting, node ast.Node) []byte {
 	switch n := node.(type) {
 	case ast.MapNode:
 		to = append(to, '{')

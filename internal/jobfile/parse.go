@@ -2,19 +2,20 @@ package jobfile
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/gpurun/gpurun/internal/nearest"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
-// Parse reads a job file. If it has mistakes, the error is Mistakes with all of them, except
-// that a file that is not YAML has only the first.
-func Parse(name string, data []byte, settings []Setting) (*File, error) {
-	p := &parser{file: &File{Name: name, Values: make(map[string]Value)}, settings: settings}
+// Parse reads a job file. check returns why a setting does not take a value. If the file has
+// mistakes, the error is Mistakes with all of them, except that a file that is not YAML has
+// only the first.
+func Parse(name string, data []byte, settings []spec.Setting, check func(s spec.Setting, text string) error) (*File, error) {
+	p := &parser{file: &File{Name: name, Values: make(map[string]Value)}, settings: settings, check: check}
 	if root := p.tree(data); root != nil {
 		p.top(root)
 	}
@@ -28,7 +29,8 @@ func Parse(name string, data []byte, settings []Setting) (*File, error) {
 // parser is a file being read.
 type parser struct {
 	file     *File
-	settings []Setting
+	settings []spec.Setting
+	check    func(s spec.Setting, text string) error
 	mistakes Mistakes
 }
 
@@ -88,26 +90,29 @@ func (p *parser) each(pairs ast.MapNode, do func(key *token.Token, value ast.Nod
 }
 
 // setting finds the setting that a key names.
-func (p *parser) setting(key *token.Token, value ast.Node) (Setting, bool) {
+func (p *parser) setting(key *token.Token, value ast.Node) (found spec.Setting, ok bool) {
 	name := key.Value
-	names := make([]string, len(p.settings))
-	for i, s := range p.settings {
+	var names []string
+	isGroup := false
+	for _, s := range p.settings {
 		switch {
+		case s.Place == spec.NotInFile && s.Name == name && s.Instead != "":
+			p.blame(key, "unknown setting %q; a job file has %s instead", name, s.Instead)
+			return s, false
+		case s.Place == spec.NotInFile:
+			continue
 		case s.Name == name:
 			return s, true
-		case slices.Contains(s.Instead, name):
-			p.blame(key, "unknown setting %q; a job file has %s instead", name, s.Name)
-			return Setting{}, false
 		}
-		names[i] = s.Name
+		names = append(names, s.Name)
+		isGroup = isGroup || strings.EqualFold(s.Group, name)
 	}
-	_, nested := value.(ast.MapNode)
-	if nested && slices.ContainsFunc(p.settings, func(s Setting) bool { return strings.EqualFold(s.Group, name) }) {
+	if _, nested := value.(ast.MapNode); nested && isGroup {
 		p.blame(key, "%s is a heading, not a setting; write its settings without one", name)
-		return Setting{}, false
+		return found, false
 	}
 	p.blame(key, "unknown setting %q%s", name, meant(name, names))
-	return Setting{}, false
+	return found, false
 }
 
 // meant suggests the name that a misspelled one stands for.

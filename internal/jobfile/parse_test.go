@@ -5,40 +5,43 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // settings are one of each kind.
-var settings = []jobfile.Setting{
-	{Name: "input", Group: "Input", Kind: jobfile.List},
+var settings = []spec.Setting{
+	{Name: "input", Group: "Input", Kind: spec.Repeated},
 	{Name: "output", Group: "Output"},
 	{Name: "kernel", Group: "Kernel"},
-	{Name: "kernel-config", Group: "Kernel", Kind: jobfile.Document},
-	{Name: "steps", Group: "Kernel", Kind: jobfile.Steps, Instead: []string{"step"}, Excludes: []string{"kernel"}},
-	{Name: "nan", Group: "Kernel", Words: []string{"null", "error"}, Closed: true},
-	{Name: "batch-size", Group: "Batching", Kind: jobfile.Int, Words: []string{"auto"}},
-	{Name: "retries", Group: "Failures", Kind: jobfile.Int, Check: func(text string) error {
-		if text == "13" {
+	{Name: "kernel-config", Group: "Kernel", Kind: spec.Document},
+	{Name: "steps", Group: "Kernel", Kind: spec.Steps, Excludes: []string{"kernel"}},
+	{Name: "step", Group: "Kernel", Kind: spec.Repeated, Place: spec.NotInFile, Instead: "steps"},
+	{Name: "nan", Group: "Kernel", Words: []string{"null", "error"}, Only: true},
+	{Name: "batch-size", Group: "Batching", Kind: spec.Int, Least: 1, Words: []string{"auto"}},
+	{Name: "retries", Group: "Failures", Kind: spec.Int},
+	{Name: "batch-bytes", Group: "Batching", Kind: spec.Size, Default: "32MiB"},
+	{Name: "max-time", Group: "Resume", Kind: spec.Duration},
+	{Name: "force", Group: "Output", Kind: spec.Bool},
+	{Name: "stagger", Group: "Devices", Kind: spec.Bool, Words: []string{"auto"}},
+	{Name: "keep", Group: "Output", Kind: spec.List},
+}
+
+// parse parses with checks of the settings, and one more.
+func parse(data []byte) (*jobfile.File, error) {
+	return jobfile.Parse("job.yaml", data, settings, func(s spec.Setting, text string) error {
+		if s.Name == "retries" && text == "13" {
 			return errors.New("13 brings bad luck")
 		}
-		return nil
-	}},
-	{Name: "batch-bytes", Group: "Batching", Kind: jobfile.Size, Default: "32MiB"},
-	{Name: "max-time", Group: "Resume", Kind: jobfile.Duration, Check: func(text string) error {
-		_, err := time.ParseDuration(text)
-		return err
-	}},
-	{Name: "force", Group: "Output", Kind: jobfile.Bool},
-	{Name: "stagger", Group: "Devices", Kind: jobfile.Bool, Words: []string{"auto"}},
-	{Name: "keep", Group: "Output", Kind: jobfile.List},
+		return s.Check(text)
+	})
 }
 
 func TestParse(t *testing.T) {
-	file, err := jobfile.Parse("job.yaml", []byte("\ufeff"+strings.ReplaceAll(`---
+	file, err := parse([]byte("\ufeff" + strings.ReplaceAll(`---
 # every kind of value
 input: [a.jsonl, 'b c.jsonl', "-"]
 output: 2026-11   # not a date
@@ -62,7 +65,7 @@ steps:
           lines
 - kernel: exec:sed s/a/b/
   config: c.json
-`, "\n", "\r\n")), settings)
+`, "\n", "\r\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,25 +108,26 @@ func TestMistakes(t *testing.T) {
 		"batching:\n  batch-size: 5":       `job.yaml:1:1: batching is a heading, not a setting`,
 		"kernel: a\noutput: b\nkernel: c":  "job.yaml:3:1: kernel is set twice, first in line 1",
 		"kernel-config: {a: 1, a: 2}":      "job.yaml:1:23: a is set twice, first in line 1",
-		"batch-size: many":                 `job.yaml:1:13: batch-size: must be a whole number or auto, not the text "many"`,
+		"batch-size: many":                 `job.yaml:1:13: batch-size must be a whole number or auto, not many`,
 		`batch-size: "128"`:                `must be a whole number or auto, not the text "128"`,
 		"batch-size: 1.5":                  "not 1.5",
+		"batch-size: 0":                    "batch-size must be at least 1 or auto, not 0",
 		"batch-size: [1]":                  "not a list",
 		"batch-size:":                      "job.yaml:1:1: batch-size has no value",
 		"batch-size: null":                 "batch-size has no value",
-		"retries: 13":                      "job.yaml:1:10: retries: 13 brings bad luck",
-		"force: yes":                       `force: must be true or false, not the text "yes"`,
+		"retries: 13":                      "job.yaml:1:10: 13 brings bad luck",
+		"force: yes":                       `force must be true or false, not yes`,
 		"force: 1":                         "must be true or false, not 1",
-		"stagger: maybe":                   "must be true or false or auto",
+		"stagger: maybe":                   "stagger must be true or false or auto, not maybe",
 		"max-time: 30":                     "must be a time with its unit, such as 30s or 5m, not 30",
-		"max-time: soon":                   "max-time: time: invalid duration",
-		"batch-bytes: 1.5":                 "must be a size such as 64K",
-		"nan: nul":                         `nan: must be one of null, error, not the text "nul"; did you mean null?`,
-		"output: true":                     `output: must be text; quote it: "true"`,
-		"output: {a: 1}":                   "output: must be text, not a mapping",
+		"max-time: soon":                   "max-time must be a time with its unit, such as 30s or 5m, not soon",
+		"batch-bytes: 1.5":                 "must be a size such as 4096, 64K",
+		"nan: nul":                         `nan must be null or error, not nul; did you mean null?`,
+		"output: true":                     `output must be text, not true; quote it: "true"`,
+		"output: {a: 1}":                   "output must be text, not a mapping",
 		"output: -":                        `quote the dash: "-"`,
-		"keep: [a, [b]]":                   "job.yaml:1:11: keep: must be text, not a list",
-		"keep: [a, ]\ninput: [a, {b: c}]":  "job.yaml:2:12: input: must be text, not a mapping",
+		"keep: [a, [b]]":                   "job.yaml:1:11: keep must be text, not a list",
+		"keep: [a, ]\ninput: [a, {b: c}]":  "job.yaml:2:12: input must be text, not a mapping",
 		"kernel-config: 5":                 "must be a mapping, or the name of a JSON file, not 5",
 		"kernel-config: {a: .nan}":         "kernel-config: JSON has no .nan",
 		"steps: a.py":                      "steps must be a list of kernels",
@@ -152,7 +156,7 @@ func TestMistakes(t *testing.T) {
 		"kernel: a\noutput: \xff":          "job.yaml:2:9: the file is not text",
 		"# " + strings.Repeat("x", 300000): "job.yaml:1:1: the file is larger than 64 KiB",
 	} {
-		_, err := jobfile.Parse("job.yaml", []byte(text), settings)
+		_, err := parse([]byte(text))
 		var mistakes jobfile.Mistakes
 		if !errors.As(err, &mistakes) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80q:\n%v\nwant %s", text, err, want)
@@ -167,10 +171,10 @@ func TestMistakes(t *testing.T) {
 
 // TestAllMistakes: one run shows every mistake, in the order of the file.
 func TestAllMistakes(t *testing.T) {
-	_, err := jobfile.Parse("job.yaml", []byte("ouput: x\nbatch-size: many\nkernel: a\nsteps: [{kernl: b}]\nkernel: c\n"), settings)
+	_, err := parse([]byte("ouput: x\nbatch-size: many\nkernel: a\nsteps: [{kernl: b}]\nkernel: c\n"))
 	const want = `5 mistakes:
   job.yaml:1:1: unknown setting "ouput"; did you mean output?
-  job.yaml:2:13: batch-size: must be a whole number or auto, not the text "many"
+  job.yaml:2:13: batch-size must be a whole number or auto, not many
   job.yaml:3:1: kernel cannot be combined with steps
   job.yaml:4:10: unknown setting "kernl"; did you mean kernel?
   job.yaml:5:1: kernel is set twice, first in line 3`
@@ -199,7 +203,7 @@ func TestBombs(t *testing.T) {
 		"keys":      strings.Repeat("kernel: a\n", 6_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := jobfile.Parse("job.yaml", []byte(text), settings); err == nil {
+			if _, err := parse([]byte(text)); err == nil {
 				t.Error("no error")
 			}
 		})
@@ -215,7 +219,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, err := jobfile.Parse("job.yaml", data, settings)
+		file, err := parse(data)
 		if err != nil {
 			var mistakes jobfile.Mistakes
 			if !errors.As(err, &mistakes) || len(mistakes) == 0 || file != nil {
@@ -225,7 +229,7 @@ func FuzzParse(f *testing.F) {
 		}
 		// What was read can be printed and read again.
 		printed := printed(t, file)
-		again, err := jobfile.Parse("job.yaml", []byte(printed), settings)
+		again, err := parse([]byte(printed))
 		if err != nil {
 			t.Fatalf("printed as %q: %v", printed, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Line is one line of a printed job file.
@@ -60,7 +62,7 @@ func (l Line) text() string {
 }
 
 // Pair returns a setting with its value. kind decides what needs no quotes.
-func Pair(name string, kind Kind, v Value) string {
+func Pair(name string, kind spec.Kind, v Value) string {
 	switch {
 	case v.JSON != nil:
 		return name + ": " + string(v.JSON)
@@ -72,7 +74,7 @@ func Pair(name string, kind Kind, v Value) string {
 		return name + ": [" + strings.Join(quoted, ", ") + "]"
 	}
 	text := v.Texts[0]
-	if kind == Bool || kind == Int || kind == Size && digits.MatchString(text) {
+	if kind == spec.Bool || kind == spec.Int && digits.MatchString(text) || kind == spec.Size && digits.MatchString(text) {
 		return name + ": " + text
 	}
 	return name + ": " + Quote(text)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // printed returns a file as Print writes it, without its steps.
@@ -12,7 +13,7 @@ func printed(t *testing.T, file *jobfile.File) string {
 	t.Helper()
 	lines := []jobfile.Line{{Text: "retries: 5", Off: true}}
 	for _, s := range settings {
-		if v, ok := file.Values[s.Name]; ok && s.Kind != jobfile.Steps {
+		if v, ok := file.Values[s.Name]; ok && s.Kind != spec.Steps {
 			lines = append(lines, jobfile.Line{Group: s.Group, Text: jobfile.Pair(s.Name, s.Kind, v), Comment: "a comment"})
 		}
 	}
@@ -59,7 +60,7 @@ func TestQuote(t *testing.T) {
 		if got := jobfile.Quote(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
-		file, err := jobfile.Parse("job.yaml", []byte("output: "+jobfile.Quote(text)), settings)
+		file, err := parse([]byte("output: " + jobfile.Quote(text)))
 		if err != nil || file.Values["output"].Texts[0] != text {
 			t.Errorf("%q is read as %+v, %v", text, file, err)
 		}
@@ -75,7 +76,7 @@ func TestSpacedJSON(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
-		file, err := jobfile.Parse("job.yaml", []byte("kernel-config: "+got), settings)
+		file, err := parse([]byte("kernel-config: " + got))
 		if err != nil || string(file.Values["kernel-config"].JSON) != want {
 			t.Errorf("%s is read as %+v, %v", got, file, err)
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // Patterns of texts in the schema.
@@ -16,12 +18,15 @@ const (
 type object map[string]any
 
 // Schema returns the JSON Schema of job files with these settings.
-func Schema(settings []Setting) []byte {
+func Schema(settings []spec.Setting) []byte {
 	properties := object{}
 	var not []any
 	for _, s := range settings {
-		property := s.schema()
-		property["description"] = s.Usage
+		if s.Place == spec.NotInFile {
+			continue
+		}
+		property := schemaOf(s)
+		property["description"] = s.Help
 		properties[s.Name] = property
 		for _, other := range s.Excludes {
 			not = append(not, object{"not": object{"required": []string{other, s.Name}}})
@@ -42,26 +47,26 @@ func Schema(settings []Setting) []byte {
 	return append(encoded, '\n')
 }
 
-// schema describes the values of a setting.
-func (s Setting) schema() object {
-	one := s.oneValue()
+// schemaOf describes the values of a setting.
+func schemaOf(s spec.Setting) object {
+	one := oneValue(s)
 	switch s.Kind {
-	case List:
+	case spec.List, spec.Repeated:
 		return object{"anyOf": []any{one, object{"type": "array", "items": one}}}
-	case Document:
+	case spec.Document:
 		return object{"type": []string{"object", "array", "string"}}
-	case Steps:
+	case spec.Steps:
 		return object{"type": "array", "minItems": 1, "items": stepSchema()}
 	}
 	if s.Default != "" {
-		one["default"] = s.defaultValue()
+		one["default"] = defaultValue(s)
 	}
 	return one
 }
 
 // oneValue describes a value that is not a list.
-func (s Setting) oneValue() object {
-	if s.Closed {
+func oneValue(s spec.Setting) object {
+	if s.Only {
 		words := make([]any, 0, len(s.Words)+1)
 		for _, word := range s.Words {
 			words = append(words, word)
@@ -73,14 +78,14 @@ func (s Setting) oneValue() object {
 	}
 	var one object
 	switch s.Kind {
-	case Bool:
+	case spec.Bool:
 		one = object{"type": "boolean"}
-	case Int:
-		one = object{"type": "integer"}
-	case Duration:
+	case spec.Int:
+		one = object{"type": "integer", "minimum": s.Least}
+	case spec.Duration:
 		return object{"anyOf": []any{object{"type": "string", "pattern": durationPattern}, object{"const": 0}}}
-	case Size:
-		return object{"anyOf": []any{object{"type": "string", "pattern": sizePattern}, object{"type": "integer", "minimum": 0}}}
+	case spec.Size:
+		return object{"anyOf": []any{object{"type": "string", "pattern": sizePattern}, object{"type": "integer", "minimum": s.Least}}}
 	default:
 		return object{"type": []string{"string", "number"}}
 	}
@@ -91,11 +96,11 @@ func (s Setting) oneValue() object {
 }
 
 // defaultValue is the default in the type of the setting.
-func (s Setting) defaultValue() any {
-	if n, err := strconv.ParseInt(s.Default, 10, 64); err == nil && s.Kind == Int {
+func defaultValue(s spec.Setting) any {
+	if n, err := strconv.ParseInt(s.Default, 10, 64); err == nil && s.Kind == spec.Int {
 		return n
 	}
-	if b, err := strconv.ParseBool(s.Default); err == nil && s.Kind == Bool {
+	if b, err := strconv.ParseBool(s.Default); err == nil && s.Kind == spec.Bool {
 		return b
 	}
 	return s.Default

@@ -8,21 +8,45 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // maxAnswer limits the size of a job's response.
 const maxAnswer = 16 << 20
 
-// Status is a job and its status.
-type Status struct {
-	Job    Entry                 `json:"job"`
-	Status orchestrator.Snapshot `json:"status"`
-	// Trouble explains why the status is missing.
+// State is a job and its state.
+type State struct {
+	Job Info `json:"job"`
+	view.View
+	// Trouble explains why the rest is missing.
 	Trouble string `json:"trouble,omitempty"`
+}
+
+// stateTime is how long a job may take to respond before it is shown without its state.
+const stateTime = 2 * time.Second
+
+// States gets the states of jobs concurrently: a stopped job must not delay the others.
+func States(ctx context.Context, entries []Entry) []State {
+	ctx, cancel := context.WithTimeout(ctx, stateTime)
+	defer cancel()
+	states := make([]State, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		all.Go(func() {
+			var err error
+			if states[i], err = NewClient(e).State(ctx); err != nil {
+				states[i] = State{Job: e.Info, View: view.View{Total: -1}, Trouble: err.Error()}
+			}
+		})
+	}
+	all.Wait()
+	return states
 }
 
 // Client is a client of one running job.
@@ -39,24 +63,15 @@ func NewClient(e Entry) *Client {
 	return &Client{entry: e, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status returns the job's status.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodGet, "")
+// State returns the job's state.
+func (c *Client) State(ctx context.Context) (s State, err error) {
+	return s, c.ask(ctx, http.MethodGet, "", &s)
 }
 
-// Pause pauses the job.
-func (c *Client) Pause(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodPost, "/pause")
-}
-
-// Resume resumes a paused job.
-func (c *Client) Resume(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodPost, "/resume")
-}
-
-// Cancel stops the job; a second call stops it immediately.
-func (c *Client) Cancel(ctx context.Context) (Status, error) {
-	return c.do(ctx, http.MethodPost, "/cancel")
+// Steer controls the job and returns its new state: pause, resume, or cancel, which stops it; a
+// second cancel stops it immediately.
+func (c *Client) Steer(ctx context.Context, verb string) (s State, err error) {
+	return s, c.ask(ctx, http.MethodPost, "/"+verb, &s)
 }
 
 // Trim asks the job's kernels to release unused memory, and waits until they have.
@@ -65,13 +80,6 @@ func (c *Client) Trim(ctx context.Context) ([]orchestrator.Trimmed, error) {
 		Workers []orchestrator.Trimmed `json:"workers"`
 	}
 	return answer.Workers, c.ask(ctx, http.MethodPost, "/trim", &answer)
-}
-
-// do returns the state of the job, of which a Snapshot has the members that matter here.
-func (c *Client) do(ctx context.Context, method, what string) (Status, error) {
-	s := Status{Job: c.entry}
-	err := c.ask(ctx, method, what, &s.Status)
-	return s, err
 }
 
 // Transport sends requests to the job, whatever their host.
@@ -104,7 +112,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]
 		return nil, c.trouble(ctx, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fault.New(fault.Conflict, "job %s: %s", c.entry.ID, reason(data))
+		return nil, fault.NoAnswer.New("job %s: %s", c.entry.ID, reason(data))
 	}
 	return data, nil
 }
@@ -125,7 +133,7 @@ func (c *Client) ask(ctx context.Context, method, path string, answer any) error
 		return err
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		return fault.New(fault.Conflict, "job %s sent a response that this gpurun does not understand (a different version?): %w", c.entry.ID, err)
+		return fault.NoAnswer.New("job %s sent a response that this gpurun does not understand (a different version?): %w", c.entry.ID, err)
 	}
 	return nil
 }
@@ -134,9 +142,9 @@ func (c *Client) ask(ctx context.Context, method, path string, answer any) error
 func (c *Client) trouble(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		return fault.New(fault.Conflict, "job %s is just ending", c.entry.ID)
+		return fault.NoAnswer.New("job %s is just ending", c.entry.ID)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.New(fault.Conflict, "job %s (process %d) does not respond: it may be stopped", c.entry.ID, c.entry.PID)
+		return fault.NoAnswer.New("job %s (process %d) does not respond: it may be stopped", c.entry.ID, c.entry.PID)
 	}
-	return fault.New(fault.Conflict, "connect to job %s: %w", c.entry.ID, err)
+	return fault.NoAnswer.New("connect to job %s: %w", c.entry.ID, err)
 }

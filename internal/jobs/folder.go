@@ -82,5 +82,5 @@ func Folder() (string, error) {
 		}
 		all = append(all, err)
 	}
-	return "", fault.New(fault.Usage, "no usable folder for the job's socket: %w (set %s to choose one)", errors.Join(all...), Variable)
+	return "", fault.SocketFolder.New("no usable folder for the job's socket: %w (set %s to choose one)", errors.Join(all...), Variable)
 }

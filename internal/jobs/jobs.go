@@ -82,12 +82,12 @@ func Find(ref string) (Entry, error) {
 		case 1:
 			return found[0], nil
 		}
-		return Entry{}, fault.New(fault.Usage, "%q matches several jobs: %s", ref, describe(found))
+		return Entry{}, fault.NoRunningJob.New("%q matches several jobs: %s", ref, describe(found))
 	}
 	if len(jobs) == 0 {
-		return Entry{}, fault.New(fault.Usage, "no job %q is running: there are no running jobs", ref)
+		return Entry{}, fault.NoRunningJob.New("no job %q is running: there are no running jobs", ref)
 	}
-	return Entry{}, fault.New(fault.Usage, "no job %q is running; running jobs: %s", ref, describe(jobs))
+	return Entry{}, fault.NoRunningJob.New("no job %q is running; running jobs: %s", ref, describe(jobs))
 }
 
 func describe(jobs []Entry) string {

@@ -9,16 +9,19 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/chunk"
 )
 
 // Ended is a job that has ended.
 type Ended struct {
 	Entry
 	Ended time.Time `json:"ended"`
-	// Status is its last one; zero if it died.
-	Status orchestrator.Snapshot `json:"status"`
-	// Error is why its status is missing.
+	// Folder, Total, Done and Answers are as in its last View; zero if it died.
+	Folder  string       `json:"folder,omitempty"`
+	Total   int64        `json:"total"`
+	Done    chunk.Counts `json:"done"`
+	Answers int64        `json:"answers,omitempty"`
+	// Error is why they are missing.
 	Error string `json:"error,omitempty"`
 }
 
@@ -30,7 +33,6 @@ const (
 
 // remember adds a job to those that have ended. It is a convenience: errors are ignored.
 func remember(dir string, e Ended) {
-	e.Status.Workers = nil // of no interest any more
 	line, err := json.Marshal(e)
 	if err != nil {
 		return

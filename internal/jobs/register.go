@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// Entry is the content of a job's file. It never changes.
-type Entry struct {
+// Info identifies a job. It has no command line, which may contain secrets.
+type Info struct {
 	ID string `json:"id"`
 	// Name is the user's name for the job, "" if none.
 	Name    string    `json:"name,omitempty"`
@@ -22,9 +22,14 @@ type Entry struct {
 	Kernel  string    `json:"kernel"`
 	Input   string    `json:"input"`
 	Output  string    `json:"output"` // absolute
-	Command string    `json:"command"`
 	Started time.Time `json:"started"`
-	Socket  string    `json:"socket"`
+}
+
+// Entry is the content of a job's file. It never changes.
+type Entry struct {
+	Info
+	Command string `json:"command"`
+	Socket  string `json:"socket"`
 }
 
 // maxSocketPath is the maximum length of a Unix socket's path, with a margin: the error of
@@ -58,14 +63,14 @@ func Register(e Entry) (*Registration, error) {
 	e.Socket = filepath.Join(dir, e.ID+".sock")
 	if len(e.Socket) > maxSocketPath {
 		if r.ownDir, err = os.MkdirTemp("/tmp", "gpurun-job-"); err != nil {
-			return nil, fault.New(fault.Storage, "create a folder for the job's socket: %w", err)
+			return nil, fault.SocketFolder.Of(fault.Storage, "create a folder for the job's socket: %w", err)
 		}
 		e.Socket = filepath.Join(r.ownDir, "sock")
 	}
 	r.Entry = e
 	if err := r.create(); err != nil {
 		r.Close()
-		return nil, fault.New(fault.Storage, "register the job: %w", err)
+		return nil, fault.JobFiles.New("register the job: %w", err)
 	}
 	return r, nil
 }

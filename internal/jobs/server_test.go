@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // jobVariable makes the test binary act as a registered job until it is killed.
@@ -25,7 +25,7 @@ const jobVariable = "SERVER_TEST_JOB"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(jobVariable); name != "" {
-		r, err := Register(Entry{Name: name, Output: "/" + name})
+		r, err := Register(Entry{Info: Info{Name: name, Output: "/" + name}})
 		fmt.Println(err)
 		if err == nil {
 			defer r.Serve(answers, last)()
@@ -37,17 +37,17 @@ func TestMain(m *testing.M) {
 
 // answers is an API that answers everything with the state of a job of 100 records.
 var answers = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-	_, _ = io.WriteString(w, `{"phase":"running","total":100,"workers":[{"name":"GPU 0 #1","gpus":["GPU-0"]}]}`)
+	_, _ = io.WriteString(w, `{"job":{"id":"3fa9c201"},"phase":"running","total":100,"workers":[{"name":"GPU 0 #1","gpus":["GPU-0"]}]}`)
 })
 
 // last is what is remembered of a job that never started.
-func last() orchestrator.Snapshot { return orchestrator.Snapshot{} }
+func last() view.View { return view.View{} }
 
 // serve registers a job in the test's own folder.
 func serve(t *testing.T) *Registration {
 	t.Helper()
 	t.Setenv(Variable, filepath.Join(t.TempDir(), "jobs"))
-	r, err := Register(Entry{Name: "nightly", Output: "/data/out.jsonl", Kernel: "echo"})
+	r, err := Register(Entry{Info: Info{Name: "nightly", Output: "/data/out.jsonl", Kernel: "echo"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func serve(t *testing.T) *Registration {
 
 func TestStatus(t *testing.T) {
 	r := serve(t)
-	s, err := NewClient(r.Entry).Status(t.Context())
-	if err != nil || s.Job != r.Entry || s.Status.Total != 100 || s.Status.Phase != orchestrator.PhaseRunning || s.Status.Workers[0].GPUs[0] != "GPU-0" {
+	s, err := NewClient(r.Entry).State(t.Context())
+	if err != nil || s.Job.ID != "3fa9c201" || s.Total != 100 || s.Phase != view.PhaseRunning || s.Workers[0].GPUs[0] != "GPU-0" {
 		t.Errorf("%+v %v", s, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestSilentClients(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := NewClient(r.Entry).Status(ctx); err != nil {
+	if _, err := NewClient(r.Entry).State(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -190,7 +190,7 @@ func TestFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := r.Serve(answers, last)
-	if _, err := NewClient(r.Entry).Status(t.Context()); err != nil {
+	if _, err := NewClient(r.Entry).State(t.Context()); err != nil {
 		t.Error(err)
 	}
 	end()

@@ -46,10 +46,10 @@ func (s Span) Present() bool { return s.ValueEnd != 0 }
 
 // Info is the result of a Scan. The zero Info is ready for use.
 type Info struct {
-	Object bool   // the line is an object
-	Close  int    // offset of the object's closing '}', if Object
-	Empty  bool   // the object has no members
-	Spans  []Span // in the order of the wanted names; the next Scan reuses the memory
+	Object  bool   // the line is an object
+	Close   int    // offset of the object's closing '}', if Object
+	Members int    // how many the object has; a key that occurs twice counts twice
+	Spans   []Span // in the order of the wanted names; the next Scan reuses the memory
 }
 
 // Scan validates line and records in info where the wanted members are. If a key occurs

@@ -31,7 +31,7 @@ func TestScanRejects(t *testing.T) {
 		if json.Valid([]byte(c.line)) && utf8.ValidString(c.line) {
 			t.Errorf("wrong table: %q is valid", c.line)
 		}
-		info := Info{Object: true, Close: 9, Empty: true, Spans: []Span{{1, 2, 3}}}
+		info := Info{Object: true, Close: 9, Spans: []Span{{1, 2, 3}}}
 		err := Want("a").Scan([]byte(c.line), &info)
 		var se *SyntaxError
 		if !errors.As(err, &se) {
@@ -127,23 +127,23 @@ func TestScanFinds(t *testing.T) {
 	}{
 		{`1`, []string{"a"}, Info{Spans: []Span{{}}}},
 		{`["a"]`, []string{"a"}, Info{Spans: []Span{{}}}},
-		{` { } `, []string{"a"}, Info{Object: true, Empty: true, Close: 3, Spans: []Span{{}}}},
-		{`{"a":1}`, nil, Info{Object: true, Close: 6}},
-		{`{"a":1}`, []string{"a"}, Info{Object: true, Close: 6, Spans: []Span{{1, 5, 6}}}},
-		{`{"a":{}}`, []string{"a"}, Info{Object: true, Close: 7, Spans: []Span{{1, 5, 7}}}},
-		{` { "a" : "x" , "b" : [ ] } `, []string{"b", "a"}, Info{Object: true, Close: 25, Spans: []Span{{15, 21, 24}, {3, 9, 12}}}},
-		{`{"a":1,"a":22}`, []string{"a"}, Info{Object: true, Close: 13, Spans: []Span{{7, 11, 13}}}},
-		{`{"x":{"a":1}}`, []string{"a"}, Info{Object: true, Close: 12, Spans: []Span{{}}}},
-		{`{"\u005ferror":1}`, []string{"_error"}, Info{Object: true, Close: 16, Spans: []Span{{1, 15, 16}}}},
-		{`{"_error":1,"\u005ferror":2}`, []string{"_error"}, Info{Object: true, Close: 27, Spans: []Span{{12, 26, 27}}}},
-		{`{"\ud83d\ude00\n":1}`, []string{"😀\n"}, Info{Object: true, Close: 19, Spans: []Span{{1, 18, 19}}}},
-		{`{"\ud800":1}`, []string{"\ufffd"}, Info{Object: true, Close: 11, Spans: []Span{{1, 10, 11}}}},
-		{`{"\u0061":1}`, []string{"ab", "", "b"}, Info{Object: true, Close: 11, Spans: []Span{{}, {}, {}}}},
-		{`{"":1}`, []string{""}, Info{Object: true, Close: 5, Spans: []Span{{1, 4, 5}}}},
-		{`{"é":1}`, []string{"é"}, Info{Object: true, Close: 7, Spans: []Span{{1, 6, 7}}}},
-		{`{"A":1}`, []string{"a"}, Info{Object: true, Close: 6, Spans: []Span{{}}}},
-		{`{"a":1}`, []string{"a", "a"}, Info{Object: true, Close: 6, Spans: []Span{{1, 5, 6}, {1, 5, 6}}}},
-		{`{"` + long + `":1}`, []string{"kkkkkk", long}, Info{Object: true, Close: 75, Spans: []Span{{}, {1, 74, 75}}}},
+		{` { } `, []string{"a"}, Info{Object: true, Close: 3, Spans: []Span{{}}}},
+		{`{"a":1}`, nil, Info{Object: true, Members: 1, Close: 6}},
+		{`{"a":1}`, []string{"a"}, Info{Object: true, Members: 1, Close: 6, Spans: []Span{{1, 5, 6}}}},
+		{`{"a":{}}`, []string{"a"}, Info{Object: true, Members: 1, Close: 7, Spans: []Span{{1, 5, 7}}}},
+		{` { "a" : "x" , "b" : [ ] } `, []string{"b", "a"}, Info{Object: true, Members: 2, Close: 25, Spans: []Span{{15, 21, 24}, {3, 9, 12}}}},
+		{`{"a":1,"a":22}`, []string{"a"}, Info{Object: true, Members: 2, Close: 13, Spans: []Span{{7, 11, 13}}}},
+		{`{"x":{"a":1}}`, []string{"a"}, Info{Object: true, Members: 1, Close: 12, Spans: []Span{{}}}},
+		{`{"\u005ferror":1}`, []string{"_error"}, Info{Object: true, Members: 1, Close: 16, Spans: []Span{{1, 15, 16}}}},
+		{`{"_error":1,"\u005ferror":2}`, []string{"_error"}, Info{Object: true, Members: 2, Close: 27, Spans: []Span{{12, 26, 27}}}},
+		{`{"\ud83d\ude00\n":1}`, []string{"😀\n"}, Info{Object: true, Members: 1, Close: 19, Spans: []Span{{1, 18, 19}}}},
+		{`{"\ud800":1}`, []string{"\ufffd"}, Info{Object: true, Members: 1, Close: 11, Spans: []Span{{1, 10, 11}}}},
+		{`{"\u0061":1}`, []string{"ab", "", "b"}, Info{Object: true, Members: 1, Close: 11, Spans: []Span{{}, {}, {}}}},
+		{`{"":1}`, []string{""}, Info{Object: true, Members: 1, Close: 5, Spans: []Span{{1, 4, 5}}}},
+		{`{"é":1}`, []string{"é"}, Info{Object: true, Members: 1, Close: 7, Spans: []Span{{1, 6, 7}}}},
+		{`{"A":1}`, []string{"a"}, Info{Object: true, Members: 1, Close: 6, Spans: []Span{{}}}},
+		{`{"a":1}`, []string{"a", "a"}, Info{Object: true, Members: 1, Close: 6, Spans: []Span{{1, 5, 6}, {1, 5, 6}}}},
+		{`{"` + long + `":1}`, []string{"kkkkkk", long}, Info{Object: true, Members: 1, Close: 75, Spans: []Span{{}, {1, 74, 75}}}},
 	} {
 		var got Info
 		if err := Want(c.names...).Scan([]byte(c.line), &got); err != nil {
@@ -169,7 +169,7 @@ func TestScanReusesInfo(t *testing.T) {
 	}
 	scan(Want("a", "b"), `{"a":1,"b":2}`)
 	scan(Want("b"), `{"a":1}`)
-	if diff := cmp.Diff(Info{Object: true, Close: 6, Spans: []Span{{}}}, info); diff != "" {
+	if diff := cmp.Diff(Info{Object: true, Members: 1, Close: 6, Spans: []Span{{}}}, info); diff != "" {
 		t.Errorf("shorter: (-want +got)\n%s", diff)
 	}
 	scan(Want("a", "b", "c"), `[]`)
@@ -177,7 +177,7 @@ func TestScanReusesInfo(t *testing.T) {
 		t.Errorf("longer: (-want +got)\n%s", diff)
 	}
 	scan(nil, `{}`)
-	if diff := cmp.Diff(Info{Object: true, Close: 1, Empty: true, Spans: []Span{}}, info); diff != "" {
+	if diff := cmp.Diff(Info{Object: true, Close: 1, Spans: []Span{}}, info); diff != "" {
 		t.Errorf("nil Wanted: (-want +got)\n%s", diff)
 	}
 }

@@ -31,7 +31,7 @@ func Splice(dst, line []byte, info *Info, members []Member) []byte {
 		from = info.Spans[k].ValueEnd
 	}
 	dst = append(dst, line[from:info.Close]...)
-	first := info.Empty
+	first := info.Members == 0
 	for k, m := range members {
 		if info.Spans[k].Present() {
 			continue

@@ -74,9 +74,6 @@ func (w *Wanted) skipObject(line []byte, i, depth int, info *Info) (int, failure
 	}
 	i = skipSpace(line, i+1)
 	if i < len(line) && line[i] == '}' {
-		if info != nil {
-			info.Empty = true
-		}
 		return i + 1, okay
 	}
 	for {
@@ -85,6 +82,7 @@ func (w *Wanted) skipObject(line []byte, i, depth int, info *Info) (int, failure
 			return at, why
 		}
 		if info != nil {
+			info.Members++
 			w.note(line, m, info)
 		}
 		i = skipSpace(line, at)

@@ -107,7 +107,7 @@ func (e evidence) needed() int {
 // cause returns the failure without the setting to change, unless that caused all of them.
 func (e evidence) cause() *fault.Error {
 	if e.varied {
-		return e.same.WithCode("", "")
+		return e.same.Set("")
 	}
 	return e.same
 }
@@ -171,7 +171,7 @@ func (c *Case) Final(all chunk.Tally, total int64) *fault.Error {
 	}
 	for _, kind := range []fault.Kind{fault.Batch, fault.Crash, fault.Timeout, fault.Record} {
 		if stats, ok := all.Kinds[kind.String()]; ok && (kind != fault.Record || c.rejectsAll(total)) {
-			return c.guilty(fault.New(kind, "").WithDetail(stats.Detail), "all %d records failed with: %s", all.Records, stats.Example)
+			return c.guilty(fault.FetchFailed.Of(kind, "").WithDetail(stats.Detail), "all %d records failed with: %s", all.Records, stats.Example)
 		}
 	}
 	return nil
@@ -217,7 +217,7 @@ func (c *Case) lacks() string {
 func (c *Case) finalFetch(stats chunk.KindStats, total int64) *fault.Error {
 	e, _ := c.hear()
 	if e.same == nil {
-		e.same = fault.New(fault.Fetch, "%s", stats.Example)
+		e.same = fault.FetchFailed.New("%s", stats.Example)
 	}
 	cause := e.cause()
 	if total < judgedRecords && !cause.OfSettings() {
@@ -229,9 +229,9 @@ func (c *Case) finalFetch(stats chunk.KindStats, total int64) *fault.Error {
 // guilty is the fault that stops the job because of a failure of all records.
 func (c *Case) guilty(failed *fault.Error, format string, values ...any) *fault.Error {
 	if isFetch(failed) {
-		return fault.New(fault.Incompatible, "no file can be fetched: "+format, values...).WithDetail(failed.Detail).WithCode(failed.Code, failed.Value)
+		return fault.NothingFetched.New("no file can be fetched: "+format, values...).WithDetail(failed.Detail).Set(failed.Value)
 	}
-	why := fault.New(fault.Incompatible, "the kernel fails on everything: "+format, values...).WithDetail(failed.Detail)
+	why := fault.KernelFails.New("the kernel fails on everything: "+format, values...).WithDetail(failed.Detail)
 	why.Message += c.lacks()
 	return why
 }

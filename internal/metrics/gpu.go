@@ -2,15 +2,11 @@ package metrics
 
 import "github.com/gpurun/gpurun/gpu"
 
-// GPU is the last sample of one GPU.
+// GPU is one GPU and its last sample.
 type GPU struct {
 	// ID is its index, or GPU:INSTANCE of a MIG instance.
-	ID, UUID, Model   string
-	Utilization       gpu.Optional[int]
-	Memory            gpu.Optional[gpu.Memory]
-	Temperature       gpu.Optional[int]
-	Power, PowerLimit gpu.Optional[gpu.Watt]
-	Throttle          gpu.Optional[gpu.Reasons]
+	ID, UUID, Model string
+	gpu.Sample
 	// Leased is how much of the memory leases hold; unknown if leases are off.
 	Leased gpu.Optional[uint64]
 }

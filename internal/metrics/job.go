@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -23,9 +24,7 @@ func (s sink) job(job Job) {
 	s.counter("gpurun_records_total", records, float64(v.Finished.Failed), labels{"job_id", id, "verdict", "failed"})
 	s.counter("gpurun_records_total", records, float64(v.Finished.Dropped), labels{"job_id", id, "verdict", "dropped"})
 	s.gauge("gpurun_records_done", "Finished records, also of chunks in progress. It falls when a worker is lost.", float64(v.Done.Records), labels{"job_id", id})
-	if v.Concurrency > 0 {
-		s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), labels{"job_id", id})
-	}
+	s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), labels{"job_id", id})
 	for kind, n := range v.FailuresByKind {
 		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), labels{"job_id", id, "kind", kind})
 	}
@@ -53,7 +52,7 @@ func queued(job Job) int64 {
 
 func (s sink) workers(job Job) {
 	var restarts, retries, lost int64
-	phases := make(map[orchestrator.Phase]int)
+	phases := make(map[view.Phase]int)
 	for _, w := range job.View.Workers {
 		restarts, retries, lost = restarts+w.Restarts, retries+w.Retries, lost+w.Lost
 		phases[w.Phase]++

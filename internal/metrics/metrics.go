@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/view"
 )
 
@@ -27,7 +28,7 @@ type Job struct {
 type Source struct {
 	Jobs func() []Job
 	GPUs func() []GPU
-	Runs func() []Run
+	Runs func() []cluster.Overview
 }
 
 // Metrics is a set of metrics.

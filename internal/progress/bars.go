@@ -11,6 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -24,11 +25,14 @@ const (
 // bars draws on a terminal: a bar for the current chunk of each device, and one for the
 // job.
 //
-// Events only change the state; rows are rendered when a frame is drawn. So thousands of
-// events per second are cheap, and a stalled terminal does not block the job.
+// Rows are rendered when a frame is drawn. So thousands of events per second are cheap, and a
+// stalled terminal does not block the job.
 type bars struct {
-	state  state
+	view   func() view.View
 	screen screen
+
+	drawing sync.Mutex // guards table
+	table   table
 
 	mu        sync.Mutex
 	container *mpb.Progress // nil unless there are bars
@@ -38,10 +42,11 @@ type bars struct {
 	closed    bool
 }
 
-func newBars(out *os.File) *bars { return &bars{screen: screen{out: out}} }
+func newBars(out *os.File, v func() view.View) *bars {
+	return &bars{view: v, screen: screen{out: out}}
+}
 
 func (b *bars) Event(event orchestrator.Event) {
-	b.state.take(event, time.Now())
 	if text := notice(event); text != "" {
 		_, _ = io.WriteString(b, text+"\n")
 	}
@@ -70,20 +75,23 @@ func (b *bars) build() {
 	}
 	b.watchResumed()
 	b.container = mpb.New(mpb.WithConsoleWriter(&b.screen), mpb.WithRefreshRate(refresh))
-	s := &b.state
+	t := &b.table
+	t.view = b.view()
 	_, height := b.screen.size()
-	if s.compact = len(s.devices) > min(compactAbove, height-2); s.compact {
-		b.devices = append(b.devices, b.bar(func(_ int, now time.Time) string { return s.workersText(now) }))
+	devices := len(groups(t.view))
+	if t.compact = devices > min(compactAbove, height-2); t.compact {
+		b.devices = append(b.devices, b.bar(func(int) string { return workersText(t.view) }))
 	} else {
-		for _, device := range s.devices {
-			b.devices = append(b.devices, b.bar(func(width int, now time.Time) string {
-				return s.columns(width, now).text(s.deviceRow(device, now))
+		for i := range devices {
+			b.devices = append(b.devices, b.bar(func(width int) string {
+				if all := groups(t.view); i < len(all) {
+					return t.columns(width).text(all[i].row())
+				}
+				return ""
 			}))
 		}
 	}
-	b.total = b.bar(func(width int, now time.Time) string {
-		return s.columns(width, now).text(s.totalRow(now))
-	})
+	b.total = b.bar(func(width int) string { return t.columns(width).text(totalRow(t.view)) })
 }
 
 // watchResumed preserves what the shell and the user wrote while the job was stopped.
@@ -98,13 +106,16 @@ func (b *bars) watchResumed() {
 	b.resumed = resumed
 }
 
-// bar adds a row that is rendered from the state. It has no total for mpb: Close ends it.
-func (b *bars) bar(row func(width int, now time.Time) string) *mpb.Bar {
+// bar adds a row. It has no total for mpb: Close ends it.
+func (b *bars) bar(row func(width int) string) *mpb.Bar {
 	draw := func(w io.Writer, statistics decor.Statistics) error {
-		b.state.mu.Lock()
-		defer b.state.mu.Unlock()
+		b.drawing.Lock()
+		defer b.drawing.Unlock()
+		if time.Since(b.table.view.Time) > refresh/2 { // all rows of a frame show the same view
+			b.table.view = b.view()
+		}
 		width := statistics.AvailableWidth
-		_, err := io.WriteString(w, shorten(row(width, time.Now()), width)) // always a single line
+		_, err := io.WriteString(w, shorten(row(width), width)) // always a single line
 		return err
 	}
 	return b.container.New(0, filler(draw), mpb.BarFillerTrim())
@@ -118,6 +129,9 @@ func (b *bars) Close() {
 	if b.container == nil {
 		return
 	}
+	b.drawing.Lock()
+	b.table.view = b.view()
+	b.drawing.Unlock()
 	for _, bar := range b.devices {
 		bar.Abort(true)
 	}

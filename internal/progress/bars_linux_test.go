@@ -30,7 +30,7 @@ func within(t *testing.T, what string, do func()) {
 
 // begin starts a job with n computing workers, each halfway through a chunk.
 func begin(d Display, n int) {
-	d.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Chunks: 64, BatchSize: 128, Slots: slots("GPU %d", n)}})
+	d.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Chunks: 64, Flight: "batches of 128", Slots: slots("GPU %d", n)}})
 	for i := range n {
 		d.Event(orchestrator.WorkerStarted{Slot: i})
 		d.Event(orchestrator.WorkerReady{Slot: i})
@@ -96,9 +96,9 @@ func TestBars(t *testing.T) {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			t.Parallel()
 			term := openTerminal(t, width, 24)
-			b := New(Options{Stderr: term.tty})
-			if _, ok := b.(*bars); !ok {
-				t.Fatalf("a terminal gets %T", b)
+			b := watch(Options{Stderr: term.tty})
+			if _, ok := b.Display.(*bars); !ok {
+				t.Fatalf("a terminal gets %T", b.Display)
 			}
 			begin(b, 8)
 			b.Event(orchestrator.Notice{Text: "a notice"})
@@ -141,10 +141,9 @@ func TestBars(t *testing.T) {
 
 // In a narrow window texts are dropped, and the rest stays intact.
 func TestBarsInNarrowWindows(t *testing.T) {
-	var s state
-	s.take(orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Slots: slots("GPU %d", 1)}}, start)
-	s.take(orchestrator.ChunkStarted{Records: 31_360}, start)
-	s.take(orchestrator.Progress{Chunk: counts(15_000, 680), Job: counts(1_250_000, 680), Total: 2_000_000}, after(2))
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Slots: slots("GPU %d", 1)}}, orchestrator.ChunkStarted{Records: 31_360})
+	s.at(2, orchestrator.Progress{Chunk: counts(15_000, 680), Records: 31_360, Job: counts(1_250_000, 680), Total: 2_000_000})
 	for _, test := range []struct {
 		width int
 		total string
@@ -161,7 +160,7 @@ func TestBarsInNarrowWindows(t *testing.T) {
 		{12, "total   62 %"},
 		{10, "to…   62 %"},
 	} {
-		rows := rowsOf(&s, test.width, after(2))
+		rows := s.rowsOf(test.width)
 		got := rows[len(rows)-1]
 		if got != test.total {
 			t.Errorf("at %d columns: %q, want %q", test.width, got, test.total)
@@ -178,12 +177,14 @@ func TestBarsInNarrowWindows(t *testing.T) {
 func TestColumnsDoNotJump(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 2_000_000, Slots: slots("GPU %d", 1)}}, orchestrator.WorkerStarted{})
-	want := s.state.columns(79, s.now)
+	s.rowsOf(79)
+	want := s.table.columns(79)
 	s.at(1, orchestrator.WorkerReady{}, orchestrator.ChunkStarted{Records: 2_000_000})
 	for i := range 200 {
 		done := counts(int64(i)*10_000, 0)
 		s.at(1+float64(i*i)/100, progressed(0, done, done, 2_000_000))
-		if got := s.state.columns(79, s.now); got != want {
+		s.rowsOf(79)
+		if got := s.table.columns(79); got != want {
 			t.Fatalf("at %d: %+v, want %+v", i, got, want)
 		}
 	}
@@ -195,7 +196,7 @@ func TestBarsCompact(t *testing.T) {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			t.Parallel()
 			term := openTerminal(t, 80, test.height)
-			b := newBars(term.tty)
+			b := watchBars(term.tty)
 			begin(b, test.devices)
 			text := fmt.Sprintf("%d workers: %[1]d computing", test.devices)
 			eventually(t, "the workers' line", func() bool { return slices.Contains(term.look(), text) })
@@ -214,7 +215,7 @@ func TestBarsCompact(t *testing.T) {
 func TestBarsResized(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 120, 24)
-	b := newBars(term.tty)
+	b := watchBars(term.tty)
 	begin(b, 4)
 	fmt.Fprintln(b, "a log line")
 	eventually(t, "the line", func() bool { return slices.Contains(term.look(), "a log line") })
@@ -259,7 +260,7 @@ func last(lines []string) string {
 func TestBarsAfterTyping(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
-	b := newBars(term.tty)
+	b := watchBars(term.tty)
 	begin(b, 2)
 	eventually(t, "rows", func() bool { return strings.HasPrefix(last(term.look()), "total") })
 	if _, err := io.WriteString(term.tty, "^C"); err != nil {
@@ -275,7 +276,7 @@ func TestBarsAfterTyping(t *testing.T) {
 // old ones. Not beside other tests: the signal is for all bars.
 func TestBarsAfterStop(t *testing.T) {
 	term := openTerminal(t, 80, 24)
-	b := newBars(term.tty)
+	b := watchBars(term.tty)
 	begin(b, 2)
 	eventually(t, "rows", func() bool { return strings.HasPrefix(last(term.look()), "total") })
 	if err := syscall.Kill(os.Getpid(), syscall.SIGCONT); err != nil {
@@ -293,7 +294,7 @@ func TestBarsAfterStop(t *testing.T) {
 func TestBarsAtRest(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
-	b := newBars(term.tty)
+	b := watchBars(term.tty)
 	b.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 10, Slots: slots("GPU %d", 2)}})
 	eventually(t, "rows", func() bool { return strings.HasPrefix(last(term.look()), "total") })
 	sent := term.bytes()
@@ -305,20 +306,20 @@ func TestBarsAtRest(t *testing.T) {
 }
 
 func TestBarsClose(t *testing.T) {
-	for name, use := range map[string]func(b *bars, term *terminal){
-		"no event": func(*bars, *terminal) {},
-		"only planned": func(b *bars, _ *terminal) {
+	for name, use := range map[string]func(b watched, term *terminal){
+		"no event": func(watched, *terminal) {},
+		"only planned": func(b watched, _ *terminal) {
 			b.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 10, Slots: slots("GPU %d", 2)}})
 		},
-		"no devices":     func(b *bars, _ *terminal) { b.Event(orchestrator.Planned{}); finish(b) },
-		"unfinished":     func(b *bars, _ *terminal) { begin(b, 4); time.Sleep(refresh) },
-		"at once":        func(b *bars, _ *terminal) { begin(b, 16) },
-		"finished":       func(b *bars, _ *terminal) { begin(b, 4); time.Sleep(refresh); finish(b) },
-		"all events":     func(b *bars, _ *terminal) { play(b) },
-		"planned twice":  func(b *bars, _ *terminal) { begin(b, 2); begin(b, 2) },
-		"unknown slot":   func(b *bars, _ *terminal) { begin(b, 1); b.Event(progressed(7, counts(1, 0), counts(1, 0), 2)) },
-		"window of none": func(b *bars, term *terminal) { begin(b, 2); time.Sleep(refresh) },
-		"terminal gone":  func(b *bars, term *terminal) { begin(b, 2); term.master.Close(); time.Sleep(2 * refresh) },
+		"no devices":     func(b watched, _ *terminal) { b.Event(orchestrator.Planned{}); finish(b) },
+		"unfinished":     func(b watched, _ *terminal) { begin(b, 4); time.Sleep(refresh) },
+		"at once":        func(b watched, _ *terminal) { begin(b, 16) },
+		"finished":       func(b watched, _ *terminal) { begin(b, 4); time.Sleep(refresh); finish(b) },
+		"all events":     func(b watched, _ *terminal) { play(b) },
+		"planned twice":  func(b watched, _ *terminal) { begin(b, 2); begin(b, 2) },
+		"unknown slot":   func(b watched, _ *terminal) { begin(b, 1); b.Event(progressed(7, counts(1, 0), counts(1, 0), 2)) },
+		"window of none": func(b watched, term *terminal) { begin(b, 2); time.Sleep(refresh) },
+		"terminal gone":  func(b watched, term *terminal) { begin(b, 2); term.master.Close(); time.Sleep(2 * refresh) },
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -330,7 +331,7 @@ func TestBarsClose(t *testing.T) {
 			if width == 0 {
 				_ = control(term.master, func(fd int) error { return setSize(fd, 0, 0) })
 			}
-			b := newBars(term.tty)
+			b := watchBars(term.tty)
 			use(b, term)
 			within(t, "Close", b.Close)
 			within(t, "a second Close", b.Close)
@@ -343,7 +344,7 @@ func TestBarsClose(t *testing.T) {
 func TestBarsUnderLoad(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
-	b := newBars(term.tty)
+	b := watchBars(term.tty)
 	begin(b, 4)
 	const writers, each = 4, 200
 	var group sync.WaitGroup
@@ -384,7 +385,7 @@ func TestBarsUnderLoad(t *testing.T) {
 func TestBarsOnAStoppedTerminal(t *testing.T) {
 	t.Parallel()
 	term := openTerminal(t, 80, 24)
-	b := newBars(term.tty)
+	b := watchBars(term.tty)
 	begin(b, 4)
 	eventually(t, "rows", func() bool { return strings.HasPrefix(last(term.look()), "total") })
 	if _, err := term.master.Write([]byte{'S' - '@'}); err != nil {

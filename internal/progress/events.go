@@ -20,14 +20,16 @@ func (e *events) write(event orchestrator.Event) {
 	}
 }
 
-// WriteError writes the error that ended the program as the last JSON event.
+// WriteError writes the fault that ended the program as the last JSON event.
 func WriteError(out io.Writer, err error) {
-	newEvents(out).write(failed{Kind: fault.KindOf(err), Message: err.Error()})
+	e := fault.As(err)
+	newEvents(out).write(failed{Kind: e.Kind, Code: e.Code, Message: err.Error()})
 }
 
 type failed struct {
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
+	Code    fault.Code `json:"code"`
 }
 
 func (failed) EventName() string { return "error" }

@@ -16,7 +16,7 @@ import (
 func allEvents() map[string]orchestrator.Event {
 	gone := fault.New(fault.Worker, "line one\nline two").WithDetail("\x1b[31mred\x1b[0m")
 	return map[string]orchestrator.Event{
-		"planned":        orchestrator.Planned{Plan: orchestrator.Plan{Records: 10, Slots: slots("GPU %d", 2)}},
+		"planned":        orchestrator.Planned{Plan: orchestrator.Plan{Records: 10, Flight: "batches of 1", Slots: slots("GPU %d", 2)}},
 		"worker_started": orchestrator.WorkerStarted{Slot: 1, Device: "GPU 1", PID: 4711},
 		"worker_ready":   orchestrator.WorkerReady{Slot: 1, Device: "GPU 1", Took: time.Second},
 		"worker_lost":    orchestrator.WorkerLost{Slot: 1, Device: "GPU 1", Fault: gone, Retired: true, RetryAfter: 30 * time.Second},

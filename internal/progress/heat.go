@@ -5,67 +5,40 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// heat is the temperature of a GPU and its throttling state.
-type heat struct {
-	name    string
-	celsius int
-	known   bool
-	unseen  bool    // monitoring fails: the temperature should be known but is not
-	pace    float64 // the share of time in which it may compute
-}
-
-// warm records a sample.
-func (s *state) warm(e orchestrator.DeviceSample) {
-	for _, d := range s.devices {
-		for i := range d.heat {
-			if h := &d.heat[i]; h.name == e.Device {
-				h.celsius, h.known = e.Temperature.Get()
-				h.pace, h.unseen = e.Pace, e.Problem != ""
-			}
-		}
-	}
-}
-
-// hottest returns the device's most noteworthy GPU: the slowest, or among equals the
-// hottest.
-func (d *deviceState) hottest() heat {
-	worst := heat{pace: 1}
-	for _, h := range d.heat {
-		if h.pace < worst.pace || h.pace == worst.pace && !worst.unseen && (h.unseen || h.known && (!worst.known || h.celsius > worst.celsius)) {
-			worst = h
+// hottest returns the most noteworthy GPU: the slowest, or among equals the hottest.
+func hottest(devices []view.Device) view.Device {
+	worst := view.Device{Pace: 1}
+	for _, d := range devices {
+		hotter := d.Problem != "" || !d.Temperature.IsZero() && (worst.Temperature.IsZero() || d.Temperature.Or(0) > worst.Temperature.Or(0))
+		if d.Pace < worst.Pace || d.Pace == worst.Pace && worst.Problem == "" && hotter {
+			worst = d
 		}
 	}
 	return worst
 }
 
 // degrees formats the temperature, "" if unknown.
-func (h heat) degrees() string {
-	switch {
-	case h.unseen:
-		return notMonitored
-	case !h.known:
-		return ""
+func degrees(d view.Device) string {
+	if d.Problem != "" {
+		return "not monitored" // it should be known but is not
 	}
-	return fmt.Sprintf("%d°C", h.celsius)
+	if celsius, known := d.Temperature.Get(); known {
+		return fmt.Sprintf("%d°C", celsius)
+	}
+	return ""
 }
 
-// notMonitored replaces the temperature of a GPU whose monitoring fails.
-const notMonitored = "not monitored"
-
-// over combines a worker's status with the heat: "computing, 71°C", "slowed, 84°C",
+// heated adds the heat of a GPU to what its workers do: "computing, 71°C", "slowed, 84°C",
 // "paused, not monitored".
-func (h heat) over(status string) string {
-	at, _, _ := strings.Cut(status, " ")
-	switch {
-	case h.pace == 0 && (at == "" || at == string(computing) || at == string(ready) || at == string(waiting)):
-		status = "paused" // whatever its phase
-	case h.pace < 1 && at == string(computing):
-		status = "slowed" + strings.TrimPrefix(status, string(computing))
+func heated(status string, d view.Device) string {
+	if rest, ok := strings.CutPrefix(status, "computing"); ok && d.Pace < 1 {
+		status = "slowed" + rest
 	}
-	if text := h.degrees(); text != "" {
+	if text := degrees(d); text != "" {
 		return status + ", " + text
 	}
 	return status
@@ -73,66 +46,66 @@ func (h heat) over(status string) string {
 
 // heatText summarizes the heat in a line: the devices that are slowed or not monitored,
 // else the highest temperature; "" if no temperature is known.
-func (s *state) heatText() string {
+func heatText(v view.View) string {
 	var slowed []string
-	var top heat
-	for _, d := range s.devices {
-		h := d.hottest()
-		if h.known && !h.unseen && (!top.known || h.celsius > top.celsius) {
-			top = h
+	var top view.Device
+	for _, g := range groups(v) {
+		d := hottest(g.devices)
+		if d.Problem == "" && !d.Temperature.IsZero() && d.Temperature.Or(0) >= top.Temperature.Or(0) {
+			top = d
 		}
 		switch {
-		case h.pace == 0:
-			slowed = append(slowed, strings.TrimSpace(h.name+" "+h.over("")))
-		case h.pace < 1 && h.unseen:
-			slowed = append(slowed, h.name+" slowed, "+h.degrees())
-		case h.pace < 1:
-			slowed = append(slowed, strings.Join(strings.Fields(h.name+" "+h.degrees()+" slowed"), " "))
-		case h.unseen:
-			slowed = append(slowed, h.name+" "+h.degrees())
+		case d.Pace == 0:
+			slowed = append(slowed, d.Device+" "+heated("paused", d))
+		case d.Pace < 1 && d.Problem != "":
+			slowed = append(slowed, d.Device+" "+heated("slowed", d))
+		case d.Pace < 1:
+			slowed = append(slowed, strings.Join(strings.Fields(d.Device+" "+degrees(d)+" slowed"), " "))
+		case d.Problem != "":
+			slowed = append(slowed, d.Device+" "+degrees(d))
 		}
 	}
 	switch {
 	case len(slowed) > 0:
 		return strings.Join(slowed, ", ")
-	case top.known:
-		return "up to " + top.degrees()
+	case !top.Temperature.IsZero():
+		return "up to " + degrees(top)
 	}
 	return ""
 }
 
 // heatNotice returns the line for a change of a device's state, "" if it needs none.
 func heatNotice(e orchestrator.DeviceEvent) string {
-	degrees := ""
+	at := ""
 	if celsius, known := e.Temperature.Get(); known {
-		degrees = fmt.Sprintf(" at %d°C", celsius)
+		at = fmt.Sprintf(" at %d°C", celsius)
 	}
 	switch e.Kind {
 	case gpu.Throttle:
 		if e.Pace > 0 {
-			return fmt.Sprintf("%s slowed to %.0f %%%s%s", e.Device, 100*e.Pace, degrees, memoryText(e))
+			return fmt.Sprintf("%s slowed to %.0f %%%s%s", e.Device, 100*e.Pace, at, memoryText(e))
 		}
 	case gpu.BecameCritical:
 		if e.Pace == 0 {
-			return fmt.Sprintf("%s paused%s", e.Device, degrees)
+			return fmt.Sprintf("%s paused%s", e.Device, at)
 		}
 	case gpu.Overheat:
-		return fmt.Sprintf("%s is too hot%s: returning its work to the queue", e.Device, degrees)
+		return fmt.Sprintf("%s is too hot%s: returning its work to the queue", e.Device, at)
 	case gpu.Unseen:
 		return fmt.Sprintf("%s is not monitored: %s%s", e.Device, plain(e.Problem), staysText(e.Pace))
 	case gpu.MemoryErrors:
 		return memoryErrors(e)
 	case gpu.Clocks:
 		if heat, power := e.Clocks.Thermal(), e.Clocks.PowerCapped(); heat || power && e.To == gpu.Throttled {
-			return fmt.Sprintf("%s lowers its own clocks%s: %s", e.Device, degrees, e.Clocks)
+			return fmt.Sprintf("%s lowers its own clocks%s: %s", e.Device, at, e.Clocks)
 		}
 	case gpu.Reset:
-		return fmt.Sprintf("%s was reset%s", e.Device, degrees)
+		return fmt.Sprintf("%s was reset%s", e.Device, at)
 	case gpu.Seen:
-		return fmt.Sprintf("%s is monitored again%s", e.Device, degrees)
+		return fmt.Sprintf("%s is monitored again%s", e.Device, at)
 	case gpu.Resume:
 		if e.Problem == "" {
-			return fmt.Sprintf("%s resumed%s", e.Device, degrees)
+			return fmt.Sprintf("%s resumed%s", e.Device, at)
 		}
 	case gpu.StateChange:
 		if e.Problem != "" && e.From == gpu.Critical && e.Pace > 0 {

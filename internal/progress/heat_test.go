@@ -11,8 +11,8 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// heated returns the sample of a GPU; 0 °C means that it does not report a temperature.
-func heated(device string, celsius int, pace float64) orchestrator.DeviceSample {
+// sampled returns the sample of a GPU; 0 °C means that it does not report a temperature.
+func sampled(device string, celsius int, pace float64) orchestrator.DeviceSample {
 	s := orchestrator.DeviceSample{Device: device, Pace: pace}
 	if celsius > 0 {
 		s.Temperature = gpu.Some(celsius)
@@ -23,7 +23,7 @@ func heated(device string, celsius int, pace float64) orchestrator.DeviceSample 
 func gpuSlot(number int, name string, indices ...int) orchestrator.Slot {
 	slot := orchestrator.Slot{Number: number, Name: name}
 	for _, i := range indices {
-		slot.Devices = append(slot.Devices, gpu.Device{Kind: gpu.GPU, Index: i, Token: "x"})
+		slot.Devices = append(slot.Devices, gpu.Device{Kind: gpu.GPU, Index: i, Token: "x", UUID: fmt.Sprint("GPU-", i)})
 	}
 	return slot
 }
@@ -36,30 +36,24 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	for slot := range 4 {
 		s.at(0, orchestrator.ChunkStarted{Slot: slot, Records: 1000})
 	}
-	status := func(device int, want string) {
-		t.Helper()
-		if got := s.state.deviceRow(s.state.devices[device], s.now).status; got != want {
-			t.Errorf("%s: %q, want %q", s.state.devices[device].name, got, want)
-		}
-	}
-	status(0, "computing")
-	s.at(3, heated("GPU 0", 62, 1), heated("GPU 1", 84, 0.5), heated("GPU 2", 91, 0), heated("GPU 3", 93, 1))
-	status(0, "computing, 62°C")
-	status(1, "slowed, 84°C")
-	status(2, "paused, 91°C") // the slowest of its GPUs counts
-	if got := s.state.line(s.now); !strings.HasSuffix(got, "4 computing, GPU 1 84°C slowed, GPU 2 paused, 91°C") {
+	s.status(0, "computing")
+	s.at(3, sampled("GPU 0", 62, 1), sampled("GPU 1", 84, 0.5), sampled("GPU 2", 91, 0), sampled("GPU 3", 93, 1))
+	s.status(0, "computing, 62°C")
+	s.status(1, "slowed, 84°C")
+	s.status(2, "paused, 91°C") // the slowest of its GPUs counts
+	if got := jobLine(s.job.View()); !strings.HasSuffix(got, "3 computing, 1 paused, GPU 1 84°C slowed, GPU 2 paused, 91°C") {
 		t.Errorf("line %q", got)
 	}
 	s.at(3.5, orchestrator.WorkerStarted{Slot: 3})
-	status(2, "opening kernel, 91°C")
+	s.status(2, "opening kernel, 91°C")
 	s.at(3.6, orchestrator.ChunkStarted{Slot: 3, Records: 1000})
 	s.at(4, orchestrator.WorkerLeft{Slot: 2, Device: "GPU 1 #2"})
-	status(1, "slowed 1/2, 84°C")
-	s.at(6, heated("GPU 0", 0, 1), heated("GPU 1", 70, 1), heated("GPU 2", 60, 1), heated("GPU 3", 61, 1), heated("GPU 9", 99, 0))
-	status(0, "computing")
-	status(1, "computing 1/2, 70°C")
-	status(2, "computing, 61°C")
-	if got := s.state.line(s.now); !strings.HasSuffix(got, "3 computing, 1 yielded, up to 70°C") {
+	s.status(1, "slowed 1/2, 84°C")
+	s.at(6, sampled("GPU 0", 0, 1), sampled("GPU 1", 70, 1), sampled("GPU 2", 60, 1), sampled("GPU 3", 61, 1), sampled("GPU 9", 99, 0))
+	s.status(0, "computing")
+	s.status(1, "computing 1/2, 70°C")
+	s.status(2, "computing, 61°C")
+	if got := jobLine(s.job.View()); !strings.HasSuffix(got, "3 computing, 1 yielded, up to 70°C") {
 		t.Errorf("line %q", got)
 	}
 }
@@ -77,11 +71,9 @@ func TestUnseenInBarsAndLines(t *testing.T) {
 			orchestrator.DeviceSample{Device: fmt.Sprintf("GPU %d", i), Pace: pace, Problem: "the NVIDIA driver does not answer"})
 	}
 	for i, want := range []string{"paused, not monitored", "slowed, not monitored", "computing, not monitored"} {
-		if got := s.state.deviceRow(s.state.devices[i], s.now).status; got != want {
-			t.Errorf("GPU %d: %q, want %q", i, got, want)
-		}
+		s.status(i, want)
 	}
-	if got := s.state.line(s.now); !strings.HasSuffix(got, "GPU 0 paused, not monitored, GPU 1 slowed, not monitored, GPU 2 not monitored") {
+	if got := jobLine(s.job.View()); !strings.HasSuffix(got, "GPU 0 paused, not monitored, GPU 1 slowed, not monitored, GPU 2 not monitored") {
 		t.Errorf("line %q", got)
 	}
 }
@@ -97,17 +89,17 @@ func TestNoETAWhilePaused(t *testing.T) {
 		event orchestrator.Event
 		want  string // "ETA" or "paused"
 	}{
-		{heated("GPU 0", 60, 1), "ETA"},
-		{heated("GPU 0", 91, 0), "ETA"},
-		{heated("GPU 1", 91, 0), "paused"},
-		{heated("GPU 1", 80, 0.5), "ETA"},
+		{sampled("GPU 0", 60, 1), "ETA"},
+		{sampled("GPU 0", 91, 0), "ETA"},
+		{sampled("GPU 1", 91, 0), "paused"},
+		{sampled("GPU 1", 80, 0.5), "ETA"},
 		{orchestrator.WorkerLost{Slot: 1, Retired: true, Fault: fault.New(fault.Device, "lost")}, "paused"},
-		{heated("GPU 0", 80, 0.5), "ETA"},
+		{sampled("GPU 0", 80, 0.5), "ETA"},
 		{orchestrator.Paused{}, "paused"},
 		{orchestrator.Resumed{}, "ETA"},
 	} {
 		s.at(3, step.event)
-		status, line := s.state.totalRow(s.now).status, s.state.line(s.now)
+		status, line := totalRow(s.job.View()).status, jobLine(s.job.View())
 		if !strings.HasPrefix(status, step.want) || !strings.Contains(line, "/s, "+step.want) {
 			t.Errorf("after %s: %q and %q, want %s", step.event.EventName(), status, line, step.want)
 		}
@@ -171,7 +163,7 @@ func TestReportOfDevices(t *testing.T) {
 		"  GPU 0: up to 91°C, slowed for 1m23s, 31 % of memory, 88 % load, 2.0 Wh\n",
 		"  GPU 3: slowed for 1m23s, of which 1m20s because of others' memory, lowered its clocks because of heat for 5.0s, at its power limit for 1m0s\n",
 		"  GPU 1: the NVIDIA driver does not answer\n",
-		"  hint: 31 % of memory used: try batches of 512 [setting batch-size 512]\n",
+		"  hint: 31 % of memory used: try batches of 512 [batch-size 512]\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

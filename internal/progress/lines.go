@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -17,7 +19,7 @@ const lineInterval = 5 * time.Second
 
 // lines is the display for logs and pipes: a line every interval.
 type lines struct {
-	state state
+	view  func() view.View
 	mu    sync.Mutex // guards out
 	out   io.Writer
 	stop  chan struct{}
@@ -25,8 +27,8 @@ type lines struct {
 	ended sync.WaitGroup
 }
 
-func newLines(out io.Writer, interval time.Duration) *lines {
-	l := &lines{out: out, stop: make(chan struct{})}
+func newLines(out io.Writer, interval time.Duration, v func() view.View) *lines {
+	l := &lines{view: v, out: out, stop: make(chan struct{})}
 	l.ended.Add(1)
 	go l.run(interval)
 	return l
@@ -39,8 +41,8 @@ func (l *lines) run(interval time.Duration) {
 	for {
 		select {
 		case <-ticker.C:
-			if line := l.state.line(time.Now()); line != "" {
-				_, _ = l.Write([]byte(line + "\n"))
+			if text := jobLine(l.view()); text != "" {
+				_, _ = l.Write([]byte(text + "\n"))
 			}
 		case <-l.stop:
 			return
@@ -49,7 +51,6 @@ func (l *lines) run(interval time.Duration) {
 }
 
 func (l *lines) Event(event orchestrator.Event) {
-	l.state.take(event, time.Now())
 	if text := notice(event); text != "" {
 		_, _ = l.Write([]byte(text + "\n"))
 	}
@@ -66,53 +67,47 @@ func (l *lines) Close() {
 	l.ended.Wait()
 }
 
-// line describes the job in one line, "" before the job is planned.
-func (s *state) line(now time.Time) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.slots) == 0 {
+// jobLine describes the job in one line, "" before the job is planned.
+func jobLine(v view.View) string {
+	if len(v.Workers) == 0 {
 		return ""
 	}
-	parts := []string{plural(s.done(), "record")}
-	switch size, about := s.size(); {
+	done := v.Reached()
+	parts := []string{plural(done, "record")}
+	switch size, about := v.Size(); {
 	case about:
-		parts[0] = fmt.Sprintf("%s of about %s (%.0f %%)", Count(s.done()), plural(size, "record"), 100*float64(s.done())/float64(size))
+		parts[0] = fmt.Sprintf("%s of about %s (%.0f %%)", Count(done), plural(size, "record"), 100*float64(done)/float64(size))
 	case size >= 0:
 		percent := 100.0
 		if size > 0 {
-			percent = math.Floor(1000*float64(s.done())/float64(size)) / 10
+			percent = math.Floor(1000*float64(done)/float64(size)) / 10
 		}
-		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(s.done()), plural(size, "record"), percent)
+		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(done), plural(size, "record"), percent)
 	}
-	if rate := s.rate(now); rate > 0 {
+	if rate := rateOf(v); rate > 0 {
 		parts = append(parts, rateText(rate))
 	}
-	if text := s.tokenText(now); text != "" {
-		parts = append(parts, text)
-	}
-	if eta, known := s.eta(now); known {
-		parts = append(parts, "ETA "+etaText(eta))
-	} else if s.end == nil && s.paused() {
+	parts = append(parts, tokenText(v))
+	if v.Report == nil && paused(v) {
 		parts = append(parts, "paused")
+	} else {
+		parts = append(parts, remaining(v))
 	}
-	if s.job.Failed > 0 {
-		parts = append(parts, Count(s.job.Failed)+" failed")
+	if v.Done.Failed > 0 {
+		parts = append(parts, Count(v.Done.Failed)+" failed")
 	}
-	parts = append(parts, s.workersText(now))
-	if text := s.heatText(); text != "" {
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ", ")
+	parts = append(parts, workersText(v), heatText(v))
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }
 
-// workersText counts the workers in each phase. The caller must hold the lock.
-func (s *state) workersText(now time.Time) string {
-	counts := s.phases(now)
+// workersText counts the workers in each phase.
+func workersText(v view.View) string {
+	counts := phases(v.Workers)
 	var parts []string
-	for _, p := range []phase{computing, fetching, held, opening, ready, waiting, restarting, lost, yielded} {
+	for _, p := range phaseOrder {
 		if counts[p] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[p], p))
 		}
 	}
-	return fmt.Sprintf("%s: %s", plural(int64(len(s.slots)), "worker"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s: %s", plural(int64(len(v.Workers)), "worker"), strings.Join(parts, ", "))
 }

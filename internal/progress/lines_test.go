@@ -42,13 +42,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestLines(t *testing.T) {
 	t.Parallel()
 	out := &buffer{}
-	l := newLines(out, 10*time.Millisecond)
+	job := newPlayed(time.Now)
+	l := watched{newLines(out, 10*time.Millisecond, job.View), job}
 	defer l.Close()
 	time.Sleep(30 * time.Millisecond)
 	if got := out.String(); got != "" {
 		t.Errorf("before there is anything to tell: %q", got)
 	}
-	l.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Chunks: 4, BatchSize: 16, Slots: slots("CPU %d", 2)}})
+	l.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Chunks: 4, Flight: "batches of 16", Slots: slots("CPU %d", 2)}})
 	eventually(t, "a line with waiting workers", func() bool {
 		return strings.Contains(out.String(), "0 of 400 records (0.0 %), 2 workers: 2 waiting\n")
 	})

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // WriteOverview prints a host: a line for each GPU and one for each running job.
@@ -104,7 +105,7 @@ func holdersText(a lease.Account) string {
 }
 
 // jobRow returns the cells of a job's line.
-func jobRow(job jobs.Status) []string {
+func jobRow(job jobs.State) []string {
 	name := job.Job.ID
 	if job.Job.Name != "" {
 		name += " " + job.Job.Name
@@ -112,43 +113,30 @@ func jobRow(job jobs.Status) []string {
 	if job.Trouble != "" {
 		return []string{name, plain(job.Trouble)}
 	}
-	s := job.Status
-	reached := s.Done.Records + s.Answers
-	done := Count(reached)
-	share := ""
-	total := s.Total
-	switch {
-	case total < 0 && s.Estimate > 0:
-		total = max(s.Estimate, reached)
-		share = fmt.Sprintf("about %.0f %%", 100*float64(reached)/float64(total))
-	case total > 0:
-		share = fmt.Sprintf("%.1f %%", 100*float64(reached)/float64(total))
+	reached := job.Reached()
+	done, share := Count(reached), ""
+	switch size, about := job.Size(); {
+	case about:
+		share = fmt.Sprintf("about %.0f %%", 100*float64(reached)/float64(size))
+	case size > 0:
+		share = fmt.Sprintf("%.1f %%", 100*float64(reached)/float64(size))
 		fallthrough
-	case total == 0:
-		done = Count(reached) + "/" + Count(total)
+	case size == 0:
+		done = countText(reached, size, false)
 	}
-	rest := ""
-	switch remaining := total - reached; {
-	case s.Phase != orchestrator.PhaseRunning:
-	case s.AllIn(orchestrator.PhasePaused):
+	rest := remaining(job.View)
+	switch {
+	case job.Phase != view.PhaseRunning:
+	case job.AllIn(view.PhasePaused):
 		rest = "paused by heat"
-	case s.AllIn(orchestrator.PhaseHeld):
-		rest = string(held)
-	case total >= 0 && s.Rate > 0 && remaining > 0:
-		rest = "ETA " + etaText(time.Duration(min(float64(remaining)/s.Rate, longest.Seconds())*float64(time.Second)))
+	case job.AllIn(view.PhaseHeld):
+		rest = phaseTexts[view.PhaseHeld]
 	}
-	return []string{name, string(s.Phase), share, done, rateText(s.Rate), rest, devicesText(s), filepath.Base(job.Job.Output)}
-}
-
-func devicesText(s orchestrator.Snapshot) string {
-	slots := make([]orchestrator.Slot, len(s.Workers))
-	for i, w := range s.Workers {
-		slots[i].Name = w.Name
+	var slots []string
+	for _, w := range job.Workers {
+		slots = append(slots, w.Name)
 	}
-	if len(slots) == 0 {
-		return "-"
-	}
-	return slotNames(slots)
+	return []string{name, string(job.Phase), share, done, rateText(job.Rate), rest, cmp.Or(slotNames(slots), "-"), filepath.Base(job.Job.Output)}
 }
 
 // WriteLeases prints leases, one per line.

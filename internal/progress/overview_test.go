@@ -10,10 +10,11 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
-	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 func TestWriteOverview(t *testing.T) {
+	rest := 86.0
 	load, celsius, watts, most := 93, 71, gpu.Watt(250.4), gpu.Watt(700)
 	device := func(i int) gpu.Device {
 		return gpu.Device{Kind: gpu.GPU, Index: i, Name: "NVIDIA H200", Memory: 80 << 30}
@@ -34,18 +35,18 @@ func TestWriteOverview(t *testing.T) {
 			{Glance: gpu.Glance{Device: device(3), State: "UNAVAILABLE", Lost: "the GPU is lost"}},
 			{Glance: gpu.Glance{Device: device(4), State: "UNAVAILABLE", Problem: "the NVIDIA driver does not answer"}},
 		},
-		Jobs: []jobs.Status{
+		Jobs: []jobs.State{
 			{
-				Job: jobs.Entry{ID: "3fa9c201", Name: "nightly", Output: "/data/out.jsonl"},
-				Status: orchestrator.Snapshot{Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 612000}, Total: 1000000, Rate: 4511,
-					Workers: []orchestrator.WorkerSnapshot{{Name: "GPU 0 #1"}, {Name: "GPU 0 #2"}}},
+				Job: jobs.Info{ID: "3fa9c201", Name: "nightly", Output: "/data/out.jsonl"},
+				View: view.View{Phase: view.PhaseRunning, Done: chunk.Counts{Records: 612000}, Total: 1000000, Rate: 4511, ETA: &rest,
+					Workers: []view.Worker{{Name: "GPU 0 #1"}, {Name: "GPU 0 #2"}}},
 			},
-			{Job: jobs.Entry{ID: "00000001", Output: "-"}, Status: orchestrator.Snapshot{Phase: orchestrator.PhasePreparing, Total: -1}},
-			{Job: jobs.Entry{ID: "00000003", Output: "/data/hot.jsonl"}, Status: orchestrator.Snapshot{
-				Phase: orchestrator.PhaseRunning, Done: chunk.Counts{Records: 2}, Answers: 3, Total: 10, Rate: 2,
-				Workers: []orchestrator.WorkerSnapshot{{Name: "GPU 1", Phase: orchestrator.PhasePaused}, {Name: "GPU 2", Phase: orchestrator.PhaseRetired}},
+			{Job: jobs.Info{ID: "00000001", Output: "-"}, View: view.View{Phase: view.PhasePreparing, Total: -1}},
+			{Job: jobs.Info{ID: "00000003", Output: "/data/hot.jsonl"}, View: view.View{
+				Phase: view.PhaseRunning, Done: chunk.Counts{Records: 2}, Answers: 3, Total: 10, Rate: 2,
+				Workers: []view.Worker{{Name: "GPU 1", Phase: view.PhasePaused}, {Name: "GPU 2", Phase: view.PhaseRetired}},
 			}},
-			{Job: jobs.Entry{ID: "00000002"}, Trouble: "job 00000002 does not answer"},
+			{Job: jobs.Info{ID: "00000002"}, Trouble: "job 00000002 does not answer"},
 		},
 	}
 	var b strings.Builder

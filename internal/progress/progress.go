@@ -1,8 +1,8 @@
 // Package progress displays a job: bars on a terminal, plain lines elsewhere, JSON
 // events for programs, and the final report. It is the only package that draws.
 //
-//	orchestrator ── Event ──► Display ──► bars │ lines │ nothing
-//	                              └─────► JSON events
+//	view ── View ───────────► Display ──► bars │ lines │ nothing
+//	orchestrator ── Event ──────┴───────► notices, JSON events
 package progress
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -28,6 +29,8 @@ type Display interface {
 
 // Options configure what to show and where.
 type Options struct {
+	// View returns the job's current state, with all events that were passed to Event.
+	View func() view.View
 	// Stderr receives the display. Bars are drawn if it is a terminal.
 	Stderr *os.File
 	// Records are the files that the job writes records to, - for standard output. If
@@ -49,9 +52,9 @@ func New(options Options) Display {
 	case options.Quiet:
 		d = &quiet{out: options.Stderr}
 	case IsTerminal(options.Stderr) && !slices.ContainsFunc(options.Records, isTerminalPath):
-		d = newBars(options.Stderr)
+		d = newBars(options.Stderr, options.View)
 	default:
-		d = newLines(options.Stderr, lineInterval)
+		d = newLines(options.Stderr, lineInterval, options.View)
 	}
 	if options.Events != nil {
 		d = &withEvents{Display: d, events: newEvents(options.Events)}

@@ -41,7 +41,7 @@ func play(d Display) {
 
 func TestQuietShowsOnlyTrouble(t *testing.T) {
 	f, shown := file(t)
-	d := New(Options{Stderr: f, Quiet: true})
+	d := watch(Options{Stderr: f, Quiet: true})
 	play(d)
 	_, _ = io.WriteString(d, "a log line\n")
 	d.Close()
@@ -62,13 +62,13 @@ func TestFilesGetLines(t *testing.T) {
 	if IsTerminal(f) {
 		t.Fatal("a file is a terminal")
 	}
-	d := New(Options{Stderr: f})
-	if _, ok := d.(*lines); !ok {
+	d := watch(Options{Stderr: f})
+	if _, ok := d.Display.(*lines); !ok {
 		t.Errorf("a file gets %T", d)
 	}
 	play(d)
 	d.Close()
-	want := `10 records, batches of 0, 2 workers: GPU 0, GPU 1
+	want := `10 records, batches of 1, 2 workers: GPU 0, GPU 1
 two lines
 GPU 1: line one line two; trying the device again in 30s
   | red
@@ -83,7 +83,7 @@ stopping: waiting up to 20s for batches in flight (the second SIGINT or SIGTERM 
 func TestEventsApart(t *testing.T) {
 	f, shown := file(t)
 	var events bytes.Buffer
-	d := New(Options{Stderr: f, Quiet: true, Events: &events})
+	d := watch(Options{Stderr: f, Quiet: true, Events: &events})
 	play(d)
 	d.Close()
 	if got := strings.Count(events.String(), "\n"); got != len(allEvents()) {
@@ -98,7 +98,7 @@ func TestEventsApart(t *testing.T) {
 func TestEventsOnStderrStandAlone(t *testing.T) {
 	for _, silent := range []bool{true, false} {
 		f, shown := file(t)
-		d := New(Options{Stderr: f, Quiet: silent, Events: f})
+		d := watch(Options{Stderr: f, Quiet: silent, Events: f})
 		play(d)
 		_, _ = io.WriteString(d, "a log line\n")
 		d.Close()
@@ -119,7 +119,7 @@ func TestCloseWithoutEvents(t *testing.T) {
 	for _, options := range []Options{{}, {Quiet: true}} {
 		f, shown := file(t)
 		options.Stderr = f
-		d := New(options)
+		d := watch(options)
 		d.Close()
 		d.Close()
 		d.Event(orchestrator.WorkerLost{Device: "GPU 0", Fault: fault.New(fault.Worker, "late")})

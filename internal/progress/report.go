@@ -57,7 +57,7 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 // writeFigures writes how fast the job was, and why.
 func writeFigures(w io.Writer, r orchestrator.Report) {
 	writeWorkers(w, r)
-	if r.GroupBy != "" && r.Padding > 0 {
+	if r.Padding > 0 {
 		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)
 	}
 	for _, s := range r.Scaling {
@@ -66,11 +66,7 @@ func writeFigures(w io.Writer, r orchestrator.Report) {
 		}
 	}
 	if l := r.Latency; l != nil && l.Batches > 1 {
-		what := "batches"
-		if r.Concurrency > 0 {
-			what = "records"
-		}
-		fmt.Fprintf(w, "  "+what+" took %s (median), %s (99 %%), at most %s\n", latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
+		fmt.Fprintf(w, "  %s took %s (median), %s (99 %%), at most %s\n", r.Unit, latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
 	}
 	if r.Bottleneck != nil {
 		fmt.Fprintf(w, "  bottleneck: %s\n", r.Bottleneck.Text)
@@ -87,7 +83,7 @@ func loading(r orchestrator.Report) string {
 
 // setting returns the hint to change a setting.
 func setting(hints Hints, value string) string {
-	return hints.Hint(orchestrator.CodeSetting, value)
+	return hints.Hint("", value)
 }
 
 // computed is what this run spent its time on, without the work of earlier runs.
@@ -275,10 +271,7 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 	var table [][]string
 	var widths []int
 	for _, worker := range r.Workers {
-		cells := []string{worker.Device, plural(worker.Records, "record"), rateText(worker.Rate), busyText(r, worker)}
-		if r.Concurrency == 0 {
-			cells = append(cells, batches(worker.Batches))
-		}
+		cells := []string{worker.Device, plural(worker.Records, "record"), rateText(worker.Rate), busyText(worker), batches(worker.Batches)}
 		for i, cell := range cells {
 			if i == len(widths) {
 				widths = append(widths, 0)
@@ -300,10 +293,9 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 	}
 }
 
-// busyText is how busy a worker's kernel was. Workers of concurrent kernels report this only when
-// they commit records.
-func busyText(r orchestrator.Report, worker orchestrator.WorkerReport) string {
-	if r.Concurrency > 0 && worker.BusyShare == 0 {
+// busyText is how busy a worker's kernel was. A worker reports this only when it commits records.
+func busyText(worker orchestrator.WorkerReport) string {
+	if worker.BusyShare == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.0f %% busy", 100*worker.BusyShare)
@@ -398,8 +390,12 @@ func AfterStop(r orchestrator.Report) string {
 	return ""
 }
 
+// batches is "" for a kernel that computes records one by one: it has none.
 func batches(n int64) string {
-	if n == 1 {
+	switch n {
+	case 0:
+		return ""
+	case 1:
 		return "1 batch"
 	}
 	return Count(n) + " batches"

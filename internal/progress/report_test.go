@@ -3,7 +3,6 @@ package progress
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,10 +32,10 @@ func workers(n int) []orchestrator.WorkerReport {
 type testHints struct{}
 
 func (testHints) Hint(code orchestrator.Code, value string) string {
-	if code == "" {
+	if code == "" && value == "" {
 		return ""
 	}
-	return fmt.Sprintf(" [%s %s]", code, value)
+	return " [" + strings.TrimSpace(string(code)+" "+value) + "]"
 }
 
 func (testHints) Retry(r orchestrator.Report) string {
@@ -202,8 +201,8 @@ func TestReportOfAnswers(t *testing.T) {
 // The summary shows no batches for concurrent kernels, and does not call a worker idle that has
 // committed nothing yet.
 func TestReportOfConcurrentWorkers(t *testing.T) {
-	r := orchestrator.Report{In: 300, Succeeded: 260, Pending: 40, Concurrency: 4, Workers: []orchestrator.WorkerReport{
-		{Device: "CPU 0", Records: 260, Rate: 100, BusyShare: 0.98, Batches: 17},
+	r := orchestrator.Report{In: 300, Succeeded: 260, Pending: 40, Concurrency: 4, Unit: "records", Workers: []orchestrator.WorkerReport{
+		{Device: "CPU 0", Records: 260, Rate: 100, BusyShare: 0.98},
 		{Device: "CPU 1", Records: 37, Rate: 16.9},
 	}}
 	var out strings.Builder

@@ -2,9 +2,11 @@ package progress
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
+
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 const (
@@ -42,13 +44,41 @@ type columns struct {
 	short bool // counts are 17.9k/31.4k
 }
 
+// table lays out the rows of a job.
+type table struct {
+	view view.View
+	// The widths of columns, which only grow.
+	countWidth, statusWidth int
+	compact                 bool // no rows for devices
+}
+
+// group is the workers of one device, or of several that compute together. They share a row.
+type group struct {
+	name    string
+	workers []view.Worker
+	devices []view.Device
+}
+
+func groups(v view.View) (list []group) {
+	for _, w := range v.Workers {
+		name, _, _ := strings.Cut(w.Name, " #")
+		i := slices.IndexFunc(list, func(g group) bool { return g.name == name })
+		if i < 0 {
+			i = len(list)
+			list = append(list, group{name: name, devices: v.DevicesOf(w)})
+		}
+		list[i].workers = append(list[i].workers, w)
+	}
+	return list
+}
+
 // columns fits rows into a width: it narrows the bar first, then drops texts, the least
-// important first. The caller must hold the lock.
-func (s *state) columns(width int, now time.Time) columns {
-	s.widen(now)
+// important first.
+func (t *table) columns(width int) columns {
+	t.widen()
 	c := columns{
-		name: s.nameWidth(), percent: percentWidth, count: s.countWidth,
-		rate: rateWidth, status: s.statusWidth,
+		name: t.nameWidth(), percent: percentWidth, count: t.countWidth,
+		rate: rateWidth, status: t.statusWidth,
 	}
 	for _, shrink := range []func(){
 		func() {},
@@ -71,16 +101,16 @@ func (s *state) columns(width int, now time.Time) columns {
 
 // widen gives texts the width they need, and counts the width they will need. Columns
 // never shrink: one that follows its text would jump.
-func (s *state) widen(now time.Time) {
-	whole := s.totalRow(now)
-	s.statusWidth = max(s.statusWidth, len(opening), textWidth(whole.tail()))
-	s.countWidth = max(s.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
-	for _, device := range s.devices { // a chunk of a stream can exceed the total so far
-		if device.hottest().known || s.retrying(device, now) > 0 {
-			s.statusWidth = max(s.statusWidth, textWidth(s.deviceRow(device, now).status))
+func (t *table) widen() {
+	whole := totalRow(t.view)
+	t.statusWidth = max(t.statusWidth, len(phaseTexts[view.PhaseOpening]), textWidth(whole.tail()))
+	t.countWidth = max(t.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
+	for _, g := range groups(t.view) { // a chunk of a stream can exceed the total so far
+		r := g.row()
+		if g.again() > 0 || !hottest(g.devices).Temperature.IsZero() {
+			t.statusWidth = max(t.statusWidth, textWidth(r.status))
 		}
-		_, size := s.chunkOf(device)
-		s.countWidth = max(s.countWidth, textWidth(countText(size, size, false)))
+		t.countWidth = max(t.countWidth, textWidth(countText(r.size, r.size, false)))
 	}
 }
 
@@ -181,54 +211,65 @@ func countText(done, size int64, short bool) string {
 	return count(done) + "/" + count(size)
 }
 
-// deviceRow is a device's row. The caller must hold the lock.
-func (s *state) deviceRow(d *deviceState, now time.Time) row {
-	shown, n := s.phaseOf(d, now)
-	r := row{name: d.name, status: string(shown)}
-	if n < len(d.slots) {
-		r.status = fmt.Sprintf("%s %d/%d", shown, n, len(d.slots))
+// row is the row of a group.
+func (g group) row() row {
+	counts := phases(g.workers)
+	shown := phaseOrder[slices.IndexFunc(phaseOrder, func(p string) bool { return counts[p] > 0 })]
+	r := row{name: g.name, status: shown}
+	if n := counts[shown]; n < len(g.workers) {
+		r.status = fmt.Sprintf("%s %d/%d", shown, n, len(g.workers))
 	}
-	if again := s.retrying(d, now); again > 0 {
+	if again := g.again(); again > 0 {
 		r.status = "retrying " + plural(again, "record")
 	}
-	r.status = d.hottest().over(r.status)
-	r.done, r.size = s.chunkOf(d)
+	r.status = heated(r.status, hottest(g.devices))
+	for _, w := range g.workers {
+		r.done, r.size = r.done+w.Done, r.size+w.Records
+	}
 	if r.idle = r.size == 0; r.idle {
 		r.size = 1 // an empty bar, not a full one
-	} else {
-		r.rate = d.pace.calm(now)
+	} else if len(g.devices) > 0 {
+		r.rate = g.devices[0].Rate
 	}
 	return r
 }
 
-// totalRow is the job's row. The caller must hold the lock.
-func (s *state) totalRow(now time.Time) row {
-	r := row{name: "total", done: s.done(), rate: s.rate(now), failed: s.job.Failed, tokens: s.tokenText(now)}
-	r.size, r.about = s.size()
-	switch eta, known := s.eta(now); {
-	case s.end != nil && s.end.Stop != nil:
+// again counts the records that are computed again.
+func (g group) again() (n int64) {
+	for _, w := range g.workers {
+		n += w.Again
+	}
+	return n
+}
+
+// totalRow is the job's row.
+func totalRow(v view.View) row {
+	r := row{name: "total", done: v.Reached(), rate: rateOf(v), failed: v.Done.Failed, tokens: tokenText(v)}
+	r.size, r.about = v.Size()
+	switch {
+	case v.Report != nil && v.Report.Stop != nil:
 		r.status = "stopped"
-	case s.end != nil:
-		r.status = "in " + durationText(s.end.Elapsed)
-	case s.stopping:
+	case v.Report != nil:
+		r.status = "in " + durationText(v.Report.Elapsed)
+	case v.Phase == view.PhaseStopping:
 		r.status = "stopping"
-	case s.paused():
+	case paused(v):
 		r.status = "paused"
-	case s.held(now):
-		r.status = string(held)
-	case known:
-		r.status = "ETA " + etaText(eta)
+	case v.AllIn(view.PhaseHeld):
+		r.status = phaseTexts[view.PhaseHeld]
+	default:
+		r.status = remaining(v)
 	}
 	return r
 }
 
-func (s *state) nameWidth() int {
+func (t *table) nameWidth() int {
 	width := len("total")
-	if s.compact {
+	if t.compact {
 		return width
 	}
-	for _, device := range s.devices {
-		width = max(width, textWidth(device.name))
+	for _, g := range groups(t.view) {
+		width = max(width, textWidth(g.name))
 	}
 	return min(width, longName)
 }

@@ -1,51 +1,21 @@
 package progress
 
 import (
-	"strings"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
-// script plays events to a state at given seconds.
-type script struct {
-	*testing.T
-	state state
-	now   time.Time
-}
-
-func (s *script) at(seconds float64, events ...orchestrator.Event) {
-	s.now = after(seconds)
-	for _, event := range events {
-		s.state.take(event, s.now)
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 0.02*math.Abs(want) {
+		t.Errorf("%s = %.2f, want about %.2f", what, got, want)
 	}
-}
-
-func (s *script) line(want string) {
-	s.Helper()
-	if got := s.state.line(s.now); got != want {
-		s.Errorf("line = %q, want %q", got, want)
-	}
-}
-
-// rows compares all rows as rendered in a window.
-func (s *script) rows(width int, want string) {
-	s.Helper()
-	got := strings.Join(rowsOf(&s.state, width, s.now), "\n")
-	if want = strings.TrimPrefix(want, "\n"); got != want {
-		s.Errorf("rows are\n%s\nwant\n%s", got, want)
-	}
-}
-
-func rowsOf(s *state, width int, now time.Time) []string {
-	var rows []string
-	for _, device := range s.devices {
-		rows = append(rows, s.columns(width, now).text(s.deviceRow(device, now)))
-	}
-	return append(rows, s.columns(width, now).text(s.totalRow(now)))
 }
 
 func counts(succeeded, failed int64) chunk.Counts {
@@ -58,7 +28,8 @@ func progressed(slot int, done, job chunk.Counts, total int64) orchestrator.Prog
 
 // The life of a job: two devices, one worker lost, a chunk given up.
 func TestStateOfAJob(t *testing.T) {
-	s := &script{T: t, now: start}
+	s := &script{T: t}
+	s.at(0)
 	s.line("")
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}})
 	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 waiting")
@@ -123,8 +94,8 @@ total  [=>          ]   20 %   2,000/10,000     100/s  stopping    1,020 failed`
 		In: 10_000, Succeeded: 980, Failed: 1020, Pending: 8000, Computed: 2000, Rate: 27.4, Elapsed: 73 * time.Second, Stop: stop,
 	}})
 	s.rows(79, `
-GPU 0  [============]  100 %    1,000/1,000    76.9/s  ready
-GPU 1  [            ]                                  lost
+GPU 0  [            ]                                  ended
+GPU 1  [            ]                                  ended
 total  [=>          ]   20 %   2,000/10,000    27.4/s  stopped     1,020 failed`)
 }
 
@@ -132,30 +103,24 @@ total  [=>          ]   20 %   2,000/10,000    27.4/s  stopped     1,020 failed`
 // chunk that was given up, and one that had not come far, is not retried.
 func TestStateRetrying(t *testing.T) {
 	s := &script{T: t}
-	status := func(want string) {
-		t.Helper()
-		if got := s.state.deviceRow(s.state.devices[0], s.now).status; got != want {
-			t.Errorf("status %q, want %q", got, want)
-		}
-	}
 	gone := fault.New(fault.Worker, "gone")
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 1)}},
 		orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.WorkerLost{Slot: 0, Fault: gone})
-	status("restarting")
+	s.status(0, "restarting")
 	s.at(1, orchestrator.ChunkStarted{Slot: 0, Records: 1000}, progressed(0, counts(1, 0), counts(1, 0), 10_000),
 		orchestrator.WorkerLost{Slot: 0, Fault: gone}, orchestrator.WorkerStarted{Slot: 0})
-	status("retrying 1 record")
+	s.status(0, "retrying 1 record")
 	s.at(60) // loading a model takes long
-	status("retrying 1 record")
+	s.status(0, "retrying 1 record")
 	s.at(61, orchestrator.WorkerReady{Slot: 0}, orchestrator.ChunkStarted{Slot: 0, Records: 1000})
-	status("retrying 1 record")
+	s.status(0, "retrying 1 record")
 	s.at(70, progressed(0, counts(500, 0), counts(500, 0), 10_000))
-	status("computing")
+	s.status(0, "computing")
 	s.at(71, orchestrator.WorkerLost{Slot: 0, Fault: gone}, orchestrator.ChunkGivenUp{First: 0, Records: 1000, Fault: gone})
-	status("restarting")
+	s.status(0, "restarting")
 	s.at(72, orchestrator.ChunkStarted{Slot: 0, First: 1000, Records: 1000}, progressed(0, counts(500, 0), counts(1500, 0), 10_000),
 		orchestrator.WorkerLost{Slot: 0, Fault: gone, Retired: true})
-	status("lost")
+	s.status(0, "lost")
 }
 
 // A worker whose kernel waits for files does not compute, and the next chunk changes nothing.
@@ -165,9 +130,7 @@ func TestStateFetching(t *testing.T) {
 		orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.ChunkStarted{Slot: 1, Records: 1000},
 		orchestrator.Progress{Slot: 1, Records: 1000, Total: 10_000, Awaits: orchestrator.AwaitsFiles}, orchestrator.ChunkStarted{Slot: 1, Records: 1000})
 	s.line("0 of 10,000 records (0.0 %), 2 workers: 1 computing, 1 fetching files")
-	if status := s.state.deviceRow(s.state.devices[1], s.now).status; status != "fetching files" {
-		t.Errorf("status %q", status)
-	}
+	s.status(1, "fetching files")
 	s.at(1, progressed(1, counts(0, 0), counts(0, 0), 10_000))
 	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 computing")
 }
@@ -185,7 +148,7 @@ func TestStateHeld(t *testing.T) {
 	held.Awaits = orchestrator.AwaitsServer
 	s.at(60, held)
 	s.line("6,000 of 10,000 records (60.0 %), 100/s, 1 worker: 1 waiting for the server")
-	if status := s.state.totalRow(s.now).status; status != "waiting for the server" {
+	if status := totalRow(s.job.View()).status; status != "waiting for the server" {
 		t.Errorf("status %q", status)
 	}
 }
@@ -214,7 +177,7 @@ func TestStateOfAJobGoneOnWith(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1)}},
 		orchestrator.Resuming{Done: 100, Job: chunk.Tally{Counts: counts(95, 5)}, Total: 400})
-	s.now = after(5)
+	s.at(5)
 	s.line("100 of 400 records (25.0 %), 5 failed, 1 worker: 1 waiting")
 }
 
@@ -227,7 +190,7 @@ func TestStateOfLoggedAnswers(t *testing.T) {
 			Slot: 0, Job: counts(job, 0), Answers: answers, Ahead: ahead, Held: 400, Computed: computed, Records: 100, Total: 400,
 		}
 	}
-	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1), Info: orchestrator.KernelInfo{Concurrency: 8}}},
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1), Info: kernel.Info{Concurrency: 8}}},
 		orchestrator.Resuming{Answers: 200, Total: 400}, orchestrator.ChunkStarted{Slot: 0, Records: 100})
 	s.line("200 of 400 records (50.0 %), 1 worker: 1 computing")
 	s.at(0.1, told(0, 200, 150, 0))
@@ -235,12 +198,10 @@ func TestStateOfLoggedAnswers(t *testing.T) {
 	s.rows(90, `
 CPU 0  [====================>                  ]   55 %  220/400    10.0/s  computing
 total  [====================>                  ]   55 %  220/400    10.0/s  ETA 18s`)
-	s.at(3, orchestrator.WorkerLost{Slot: 0, Fault: fault.New(fault.Worker, "gone")})
-	if status := s.state.deviceRow(s.state.devices[0], s.now).status; status != "restarting" {
-		t.Errorf("status %q, but nothing is retried", status)
-	}
+	s.at(3, orchestrator.WorkerLost{Slot: 0, Fault: fault.New(fault.Worker, "gone"), Answers: 220})
+	s.status(0, "restarting")
 	s.at(4, orchestrator.ChunkStarted{Slot: 0, Records: 100}, told(0, 240, 240, 40))
-	near(t, "rate", s.state.rate(s.now), 10)
+	near(t, "rate", s.job.View().Rate, 10)
 	s.at(5, orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: counts(90, 0)}, Job: counts(90, 0), Answers: 160, Ahead: 160, Held: 310, Computed: 50, Total: 400})
 	s.rows(90, `
 CPU 0  [===================>                   ]   51 %  160/310    10.0/s  computing
@@ -258,7 +219,7 @@ func TestStateOvertakenEvents(t *testing.T) {
 			progressed(0, counts(i*10, 0), counts(i*20, 0), 1_000_000),
 			progressed(1, counts(i*10, 0), counts(max(0, i*20-10), 0), 1_000_000))
 	}
-	near(t, "rate", s.state.rate(s.now), 2000)
+	near(t, "rate", s.job.View().Rate, 2000)
 }
 
 // A worker that has exited is not shown as ready when its results are booked afterwards.
@@ -272,7 +233,7 @@ func TestStateOfExitedWorkers(t *testing.T) {
 	s.at(2, orchestrator.WorkerLost{Slot: 1, Retired: true, Fault: fault.New(fault.Device, "gone"), Job: counts(100, 0)},
 		orchestrator.ChunkDone{Slot: 1, First: 500, Counts: chunk.Tally{Counts: counts(200, 0)}, Job: counts(300, 0), Total: 1000})
 	s.at(3)
-	if phases := s.state.phases(s.now); phases[yielded] != 1 || phases[lost] != 1 {
+	if phases := phases(s.job.View().Workers); phases["yielded"] != 1 || phases["lost"] != 1 {
 		t.Errorf("%v, want one that has yielded and one that is lost", phases)
 	}
 }

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -118,27 +119,23 @@ func planned(plan orchestrator.Plan) string {
 	if plan.Chunks > 0 {
 		chunks = fmt.Sprintf(" in %s", plural(plan.Chunks, "chunk"))
 	}
-	of := "batches of " + Count(int64(plan.BatchSize))
-	if plan.GrowBatch {
-		of += " or more"
+	var names []string
+	for _, slot := range plan.Slots {
+		names = append(names, slot.Name)
 	}
-	if plan.Info.Concurrency > 0 {
-		of = Count(int64(plan.Info.Concurrency)) + " in flight"
-	}
-	return fmt.Sprintf("%s%s, %s, %s: %s", records, chunks, of,
-		plural(int64(len(plan.Slots)), "worker"), slotNames(plan.Slots))
+	return fmt.Sprintf("%s%s, %s, %s: %s", records, chunks, plan.Flight, plural(int64(len(names)), "worker"), cmp.Or(slotNames(names), "nothing to do"))
 }
 
-// slotNames lists the devices: "GPU 0-7", "GPU 0, GPU 2, 2 each".
-func slotNames(slots []orchestrator.Slot) string {
+// slotNames lists the devices of slots: "GPU 0-7", "GPU 0, GPU 2, 2 each"; "" if there are none.
+func slotNames(slots []string) string {
 	var names []string
 	for _, slot := range slots {
-		if name, _, _ := strings.Cut(slot.Name, " #"); !slices.Contains(names, name) {
+		if name, _, _ := strings.Cut(slot, " #"); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 {
-		return "nothing to do"
+		return ""
 	}
 	text := joinNames(names)
 	if each := len(slots) / len(names); each > 1 {

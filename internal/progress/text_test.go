@@ -114,19 +114,11 @@ func TestPlain(t *testing.T) {
 }
 
 func slots(format string, n int) []orchestrator.Slot {
-	var slots []orchestrator.Slot
+	var names []string
 	for i := range n {
-		slots = append(slots, orchestrator.Slot{Number: i, Name: fmt.Sprintf(format, i)})
+		names = append(names, fmt.Sprintf(format, i))
 	}
-	return slots
-}
-
-func named(names ...string) []orchestrator.Slot {
-	var slots []orchestrator.Slot
-	for i, name := range names {
-		slots = append(slots, orchestrator.Slot{Number: i, Name: name})
-	}
-	return slots
+	return named(names...)
 }
 
 func TestNotice(t *testing.T) {
@@ -137,19 +129,19 @@ func TestNotice(t *testing.T) {
 		want  string
 		alarm bool // with --quiet, too
 	}{
-		{"plan", orchestrator.Planned{Plan: orchestrator.Plan{Records: 2000000, Chunks: 64, BatchSize: 128, Slots: slots("CPU %d", 4)}},
+		{"plan", orchestrator.Planned{Plan: orchestrator.Plan{Records: 2000000, Chunks: 64, Flight: "batches of 128", Slots: slots("CPU %d", 4)}},
 			"2,000,000 records in 64 chunks, batches of 128, 4 workers: CPU 0-3", false},
-		{"plan of one", orchestrator.Planned{Plan: orchestrator.Plan{Records: 1, Chunks: 1, BatchSize: 1, Slots: slots("GPU %d", 1)}},
+		{"plan of one", orchestrator.Planned{Plan: orchestrator.Plan{Records: 1, Chunks: 1, Flight: "batches of 1", Slots: slots("GPU %d", 1)}},
 			"1 record in 1 chunk, batches of 1, 1 worker: GPU 0", false},
-		{"plan of a stream", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, BatchSize: 1024, Slots: named("GPU 0", "GPU 2")}},
-			"a stream of records, batches of 1,024, 2 workers: GPU 0, GPU 2", false},
-		{"plan of two workers each", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, BatchSize: 1, Slots: named("GPU 0 #1", "GPU 1 #1", "GPU 2 #1", "GPU 0 #2", "GPU 1 #2", "GPU 2 #2")}},
+		{"plan of a stream", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, Flight: "batches of 1024", Slots: named("GPU 0", "GPU 2")}},
+			"a stream of records, batches of 1024, 2 workers: GPU 0, GPU 2", false},
+		{"plan of two workers each", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, Flight: "batches of 1", Slots: named("GPU 0 #1", "GPU 1 #1", "GPU 2 #1", "GPU 0 #2", "GPU 1 #2", "GPU 2 #2")}},
 			"a stream of records, batches of 1, 6 workers: GPU 0-2, 2 each", false},
-		{"plan of pairs", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, BatchSize: 1, Slots: named("GPU 0+1", "GPU 2+3", "GPU 4+5")}},
+		{"plan of pairs", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, Flight: "batches of 1", Slots: named("GPU 0+1", "GPU 2+3", "GPU 4+5")}},
 			"a stream of records, batches of 1, 3 workers: GPU 0+1, GPU 2+3, GPU 4+5", false},
-		{"plan of many", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, BatchSize: 1, Slots: slots("GPU 1%d+", 10)}},
+		{"plan of many", orchestrator.Planned{Plan: orchestrator.Plan{Records: -1, Flight: "batches of 1", Slots: slots("GPU 1%d+", 10)}},
 			"a stream of records, batches of 1, 10 workers: GPU 10+, GPU 11+, GPU 12+, GPU 13+, GPU 14+, GPU 15+, GPU 16+, GPU 17+, … GPU 19+", false},
-		{"plan of nothing", orchestrator.Planned{Plan: orchestrator.Plan{BatchSize: 128}},
+		{"plan of nothing", orchestrator.Planned{Plan: orchestrator.Plan{Flight: "batches of 128"}},
 			"0 records, batches of 128, 0 workers: nothing to do", false},
 		{"notice", orchestrator.Notice{Text: "no GPU here\n"}, "no GPU here", false},
 		{"alarm", orchestrator.Notice{Text: "running without leases", Alarm: true}, "running without leases", true},

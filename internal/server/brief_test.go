@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/httpserve"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/view"
+	"github.com/gpurun/gpurun/orchestrator"
 )
 
 // secretKernel is a chain with a password in each of its commands.
@@ -26,21 +28,22 @@ func secretJob(t *testing.T) (entry jobs.Entry, servers map[string]string) {
 	t.Helper()
 	t.Setenv(jobs.Variable, filepath.Join(t.TempDir(), "jobs"))
 	t.Setenv(lease.Variable, t.TempDir())
-	registration, err := jobs.Register(jobs.Entry{Kernel: secretKernel, Output: filepath.Join(t.TempDir(), "out.jsonl"), Command: "gpurun run -k " + secretKernel})
+	registration, err := jobs.Register(jobs.Entry{Info: jobs.Info{Kernel: secretKernel, Output: filepath.Join(t.TempDir(), "out.jsonl")}, Command: "gpurun run -k " + secretKernel})
 	if err != nil {
 		t.Fatal(err)
 	}
-	control := &controlled{folder: t.TempDir()}
+	control, folder := &controlled{}, t.TempDir()
 	failure := `{"record":1,"kind":"record","message":"bad \"kernel\": \"x\"","step":"exec:./fetch --password=\"geheim\""}` + "\n"
-	if err := os.WriteFile(view.FailuresPath(control.folder), []byte(failure), 0o600); err != nil {
+	if err := os.WriteFile(view.FailuresPath(folder), []byte(failure), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	control.job = NewJob(registration.Entry, control)
+	control.job = NewJob(registration.Entry, control, view.NewCollector(time.Now))
 	plan := planned()
-	plan.Plan.Kernel = secretKernel
-	control.job.Event(plan)
-	t.Cleanup(registration.Serve(NewSocket(control.job), control.Snapshot))
+	plan.Plan.Kernel, plan.Folder = secretKernel, folder
+	control.job.follow(plan)
+	t.Cleanup(registration.Serve(NewSocket(control.job), control.job.view.View))
 	t.Cleanup(control.job.Close)
+	t.Cleanup(func() { control.job.follow(orchestrator.Finished{}) })
 	host := NewHost(lease.DefaultConfig())
 	host.look(t.Context())
 	servers = make(map[string]string)

@@ -9,15 +9,15 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// gpuAPI is the API below /api/gpu.
+// gpuAPI is the API of a host's GPUs, or of a job's.
 type gpuAPI struct {
 	book *book
-	// settings returns the monitor's settings, none if nothing is monitored; configure
-	// changes some, or nothing on error.
+	// settings returns the monitor's settings, none if nothing is monitored; configure changes
+	// some, or nothing on error.
 	settings  func() map[string]any
 	configure func(map[string]any) error
-	// leases allocate memory, and allocation is who holds how much of a GPU; both are nil
-	// where a server offers no leases.
+	// leases are nil on the server of a job. allocation is who holds how much of a GPU; it returns
+	// nil where leases are off.
 	leases     *Leases
 	allocation func(Reading) *AllocationStats
 }
@@ -70,22 +70,38 @@ func (r Reading) throttling() Throttling {
 	return Throttling{Should: r.pace < 1, Is: r.pace < 1, Speed: r.pace, Current: r.State}
 }
 
+// ThrottleStatus is the throttling of the slowest GPU, and of each.
+type ThrottleStatus struct {
+	Throttling
+	GPUs []GPUThrottling `json:"gpus"`
+}
+
+// GPUThrottling is the throttling of one GPU.
+type GPUThrottling struct {
+	ID gpuID `json:"gpu_id"`
+	Throttling
+}
+
+func (a *gpuAPI) throttle() ThrottleStatus {
+	status := ThrottleStatus{GPUs: []GPUThrottling{}, Throttling: Throttling{Speed: 1, Current: gpu.Unavailable.String()}}
+	for i, r := range a.book.all() {
+		t := r.throttling()
+		status.GPUs = append(status.GPUs, GPUThrottling{r.ID, t})
+		if i == 0 || t.Speed < status.Speed {
+			status.Throttling = t
+		}
+	}
+	return status
+}
+
 // status returns everything about a GPU.
 func (a *gpuAPI) status(r Reading) GPUStatus {
 	config, _ := gpu.DefaultConfig().With(a.settings()) // they are valid
 	return GPUStatus{
 		Available: r.State != gpu.Unavailable.String(), ID: r.ID, UUID: r.UUID, Name: r.Name, State: r.State, Load: r.Load,
 		Temperature: r.Temperature, Power: r.Power, Thresholds: config.Thresholds(r.slowdown), Throttling: r.throttling(), Time: r.Time,
-		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, a.allocated(r)}, Message: r.Problem,
+		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, a.allocation(r)}, Message: r.Problem,
 	}
-}
-
-// allocated is who holds how much of a GPU's memory; nil where leases are off.
-func (a *gpuAPI) allocated(r Reading) *AllocationStats {
-	if a.allocation == nil {
-		return nil
-	}
-	return a.allocation(r)
 }
 
 // AllGPUs is the status of all GPUs.
@@ -110,53 +126,47 @@ type Readings struct {
 
 // Trend is how a temperature has changed.
 type Trend struct {
-	Minutes int64   `json:"duration_minutes"`
-	Samples int     `json:"sample_count"`
-	Current float64 `json:"current_temp"`
-	Min     float64 `json:"min_temp"`
-	Max     float64 `json:"max_temp"`
-	Average float64 `json:"avg_temp"`
-	Trend   string  `json:"trend"` // rising, falling, stable
-	Stable  bool    `json:"is_stable"`
+	Minutes int64         `json:"duration_minutes"`
+	Samples int           `json:"sample_count"`
+	Current int           `json:"current_temp"`
+	Min     int           `json:"min_temp"`
+	Max     int           `json:"max_temp"`
+	Average float64       `json:"avg_temp"`
+	Trend   gpu.Direction `json:"trend"` // rising, falling, stable
+	Stable  bool          `json:"is_stable"`
 }
 
-// trendStep is the smallest change in °C that counts.
-const trendStep = 2
-
-// trendOf compares the first third of the temperatures with the last third; nil if there
-// are none.
+// trendOf is the trend of the last minutes; nil without a temperature.
 func trendOf(readings []Reading, minutes int64, now time.Time) *Trend {
-	var values []float64
+	var values []int
 	for _, r := range readings {
 		if r.Temperature != nil && now.Sub(r.Time) <= time.Duration(minutes)*time.Minute {
-			values = append(values, *r.Temperature)
+			values = append(values, int(*r.Temperature))
 		}
 	}
-	n := len(values)
-	if n == 0 {
+	t, known := gpu.TrendOf(values).Get()
+	if !known {
 		return nil
 	}
-	t := &Trend{Minutes: minutes, Samples: n, Current: values[n-1], Min: values[0], Max: values[0], Trend: string(gpu.Stable)}
-	for _, v := range values {
-		t.Min, t.Max = min(t.Min, v), max(t.Max, v)
-	}
-	t.Average = mean(values)
-	third := max(1, n/3)
-	switch change := mean(values[n-third:]) - mean(values[:third]); {
-	case change >= trendStep:
-		t.Trend = string(gpu.Rising)
-	case change <= -trendStep:
-		t.Trend = string(gpu.Falling)
-	}
-	t.Stable = t.Trend == string(gpu.Stable)
-	return t
+	return &Trend{minutes, t.Samples, values[t.Samples-1], t.Min, t.Max, t.Average, t.Direction, t.Direction == gpu.Stable}
 }
 
-func mean(values []float64) (sum float64) {
-	for _, v := range values {
-		sum += v
+// Available is how much memory of a GPU can be allocated.
+type Available struct {
+	ID        gpuID    `json:"gpu_id"`
+	Available *float64 `json:"available_mb"`
+}
+
+func (a *gpuAPI) available(r Reading) Available {
+	available := Available{ID: r.ID}
+	switch leased := a.allocation(r); {
+	case leased != nil:
+		available.Available = &leased.Available
+	case r.MemoryTotal != nil:
+		free := *r.MemoryTotal - *r.MemoryUsed
+		available.Available = &free
 	}
-	return sum / float64(len(values))
+	return available
 }
 
 // which returns the GPU that a request means: by its id or its UUID, the first unless given.

@@ -19,36 +19,37 @@ var (
 func (a *gpuAPI) routes() []route {
 	id := parameter{name: "gpu_id", about: "index (0), MIG instance (2:0) or UUID of the GPU; the first unless given"}
 	return []route{
-		{pattern: "GET /api/gpu/status", summary: "Get the status of a GPU", query: []parameter{id}, answer: success[GPUStatus]{}, handler: a.getStatus},
-		{pattern: "GET /api/gpu/status/all", summary: "Get the status of all GPUs", answer: success[AllGPUs]{},
-			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.all()) }},
-		{pattern: "GET /api/gpu/metrics", summary: "Get the last reading of a GPU", query: []parameter{id}, answer: success[Reading]{}, handler: a.getMetrics},
+		{pattern: "GET /api/gpu/status", summary: "Get the status of a GPU", query: []parameter{id}, answer: success[GPUStatus]{}, handler: ofOne(a, a.status)},
+		{pattern: "GET /api/gpu/status/all", summary: "Get the status of all GPUs", answer: success[AllGPUs]{}, handler: ofAll(a.all)},
+		{pattern: "GET /api/gpu/metrics", summary: "Get the last reading of a GPU", query: []parameter{id}, answer: success[Reading]{},
+			handler: ofOne(a, func(r Reading) Reading { return r })},
 		{pattern: "GET /api/gpu/metrics/history", summary: "Get past readings, oldest first", answer: success[Readings]{}, handler: a.getHistory,
 			query: []parameter{{name: "gpu_id", about: "index (0), MIG instance (2:0) or UUID of a GPU; all unless given"}, historyLimit}},
 		{pattern: "GET /api/gpu/temperature/trend", summary: "Get how a GPU's temperature has changed", answer: success[*Trend]{}, handler: a.getTrend,
 			query: []parameter{id, trendMinutes}},
-		{pattern: "GET /api/gpu/throttle/status", summary: "Get how far GPUs are slowed down", answer: success[ThrottleStatus]{}, handler: a.getThrottle},
-		{pattern: "GET /api/gpu/memory/available", summary: "Get the memory of a GPU that can be allocated", query: []parameter{id}, answer: success[Available]{}, handler: a.getAvailable},
-		{pattern: "POST /api/gpu/memory/allocate", summary: "Lease memory of a GPU for a time", body: AllocateRequest{}, answer: success[Allocated]{}, handler: a.allocate},
-		{pattern: "POST /api/gpu/memory/deallocate", summary: "End a lease that was allocated here", body: DeallocateRequest{}, answer: success[Allocated]{}, handler: a.deallocate},
+		{pattern: "GET /api/gpu/throttle/status", summary: "Get how far GPUs are slowed down", answer: success[ThrottleStatus]{}, handler: ofAll(a.throttle)},
+		{pattern: "GET /api/gpu/memory/available", summary: "Get the memory of a GPU that can be allocated", query: []parameter{id}, answer: success[Available]{}, handler: ofOne(a, a.available)},
+		{pattern: "POST /api/gpu/memory/allocate", summary: "Lease memory of a GPU for a time", body: AllocateRequest{}, answer: success[Allocated]{}, handler: a.leases.postAllocate},
+		{pattern: "POST /api/gpu/memory/deallocate", summary: "End a lease that was allocated here", body: DeallocateRequest{}, answer: success[Allocated]{}, handler: a.leases.postDeallocate},
 		{pattern: "POST /api/gpu/monitoring/start", summary: "Record the GPUs' history", answer: success[Empty]{}, handler: a.monitoring(true, "GPU monitoring started")},
 		{pattern: "POST /api/gpu/monitoring/stop", summary: "Stop recording the GPUs' history; jobs still protect hot GPUs", answer: success[Empty]{}, handler: a.monitoring(false, "GPU monitoring stopped")},
-		{pattern: "GET /api/gpu/config", summary: "Get the monitor's settings", answer: success[map[string]any]{},
-			handler: func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", a.settings()) }},
+		{pattern: "GET /api/gpu/config", summary: "Get the monitor's settings", answer: success[map[string]any]{}, handler: ofAll(a.settings)},
 		{pattern: "PUT /api/gpu/config", summary: "Change the monitor's settings, all that are given or none", body: SettingsRequest{}, answer: success[map[string]any]{}, handler: a.putConfig},
 	}
 }
 
-func (a *gpuAPI) getStatus(w http.ResponseWriter, r *http.Request) {
-	if reading, ok := a.which(w, r); ok {
-		succeed(w, "", a.status(reading))
+// ofOne responds with what is shown of the GPU that a request means.
+func ofOne[T any](a *gpuAPI, show func(Reading) T) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if reading, ok := a.which(w, r); ok {
+			succeed(w, "", show(reading))
+		}
 	}
 }
 
-func (a *gpuAPI) getMetrics(w http.ResponseWriter, r *http.Request) {
-	if reading, ok := a.which(w, r); ok {
-		succeed(w, "", reading)
-	}
+// ofAll responds with the same to all requests.
+func ofAll[T any](get func() T) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { succeed(w, "", get()) }
 }
 
 func (a *gpuAPI) getHistory(w http.ResponseWriter, r *http.Request) {
@@ -77,33 +78,8 @@ func (a *gpuAPI) getTrend(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if one, ok := a.which(w, r); ok {
-		readings := a.book.history(one.same)
-		succeed(w, "", trendOf(readings, minutes, time.Now()))
+		succeed(w, "", trendOf(a.book.history(one.same), minutes, time.Now()))
 	}
-}
-
-// ThrottleStatus is the throttling of the slowest GPU, and of each.
-type ThrottleStatus struct {
-	Throttling
-	GPUs []GPUThrottling `json:"gpus"`
-}
-
-// GPUThrottling is the throttling of one GPU.
-type GPUThrottling struct {
-	ID gpuID `json:"gpu_id"`
-	Throttling
-}
-
-func (a *gpuAPI) getThrottle(w http.ResponseWriter, _ *http.Request) {
-	status := ThrottleStatus{GPUs: []GPUThrottling{}, Throttling: Throttling{Speed: 1, Current: "UNAVAILABLE"}}
-	for i, r := range a.book.all() {
-		t := r.throttling()
-		status.GPUs = append(status.GPUs, GPUThrottling{r.ID, t})
-		if i == 0 || t.Speed < status.Speed {
-			status.Throttling = t
-		}
-	}
-	succeed(w, "", status)
 }
 
 // monitoring turns the history on or off.
@@ -114,22 +90,6 @@ func (a *gpuAPI) monitoring(on bool, message string) http.HandlerFunc {
 			succeed(w, message, Empty{})
 		}
 	}
-}
-
-// SettingsRequest describes changes of settings, by their names.
-type SettingsRequest struct{}
-
-// limits implements body.
-func (SettingsRequest) limits() map[string]object {
-	all := make(map[string]object)
-	for name, r := range gpu.Ranges() {
-		kind := "number"
-		if r.Integer {
-			kind = "integer"
-		}
-		all[name] = object{"type": []any{kind, "string"}, "minimum": r.Low, "maximum": r.High} // a string like 3s
-	}
-	return all
 }
 
 func (a *gpuAPI) putConfig(w http.ResponseWriter, r *http.Request) {
@@ -146,4 +106,20 @@ func (a *gpuAPI) putConfig(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	succeed(w, "configuration updated", a.settings())
+}
+
+// SettingsRequest describes changes of settings, by their names.
+type SettingsRequest struct{}
+
+// limits implements body.
+func (SettingsRequest) limits() map[string]object {
+	all := make(map[string]object)
+	for name, r := range gpu.Ranges() {
+		kind := "number"
+		if r.Integer {
+			kind = "integer"
+		}
+		all[name] = object{"type": []any{kind, "string"}, "minimum": r.Low, "maximum": r.High} // a string like 3s
+	}
+	return all
 }

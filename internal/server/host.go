@@ -34,7 +34,7 @@ type Host struct {
 	current  *cached[*host.Overview]
 	// entries are the running jobs, jobs their states.
 	entries *cached[[]jobs.Entry]
-	jobs    *cached[[]JobState]
+	jobs    *cached[[]jobs.State]
 	// runs are jobs that machines share.
 	runs []*watchedRun
 	// recorded is the past job that was asked for last.
@@ -47,12 +47,16 @@ type Host struct {
 func NewHost(rules lease.Config) *Host {
 	h := &Host{rules: rules, counted: time.Now(), observer: gpu.NewObserver(gpu.Options{Timeout: lookTime})}
 	h.current = newCached(h.withLeases)
-	b := newBook()
-	b.interval, b.retention = lease.Seconds(rules.Monitor.UpdateInterval), lease.Seconds(rules.Monitor.MetricsRetention)
-	h.gpus = &gpuAPI{book: b, settings: h.settings, configure: h.configure, allocation: h.allocation,
-		leases: &Leases{Rules: rules, Devices: h.devices, Changed: h.current.drop}}
+	h.gpus = &gpuAPI{
+		book: &book{
+			recent:   gpu.DefaultConfig().HistorySize,
+			interval: lease.Seconds(rules.Monitor.UpdateInterval), retention: lease.Seconds(rules.Monitor.MetricsRetention),
+		},
+		settings: h.settings, configure: h.configure,
+		leases: &Leases{Rules: rules, Devices: h.devices, Changed: h.current.drop}, allocation: h.allocation,
+	}
 	h.entries = newCached(jobs.List)
-	h.jobs = newCached(func() []JobState { return askJobs(context.Background(), jobs.List()) })
+	h.jobs = newCached(func() []jobs.State { return jobs.States(context.Background(), jobs.List()) })
 	return h
 }
 
@@ -83,14 +87,11 @@ func (h *Host) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	for i := range o.Jobs { // see JobInfo
-		o.Jobs[i].Job.Command, o.Jobs[i].Job.Socket = "", ""
-	}
 	h.overview.Store(&o)
 	h.current.drop()
 	h.countAllocations(folder)
 	paces := make(map[string]float64)
-	for _, job := range h.jobs.get() {
+	for _, job := range o.Jobs {
 		for _, d := range job.Devices {
 			if pace, known := paces[d.UUID]; d.GPU && d.UUID != "" && (!known || d.Pace < pace) {
 				paces[d.UUID] = d.Pace
@@ -99,10 +100,11 @@ func (h *Host) look(ctx context.Context) {
 	}
 	var current []Reading
 	for _, g := range o.GPUs {
-		r := newReading(o.Time, g.Device, g.State)
+		r := Reading{
+			Time: o.Time, ID: gpuID(g.ID()), UUID: g.UUID, Name: g.Name, State: g.State, Problem: g.Problem + g.Lost,
+			pace: g.Pace, slowdown: g.Sample.Slowdown,
+		}
 		r.setSample(g.Sample.Utilization, g.Sample.Memory, g.Sample.Temperature, g.Sample.Power)
-		r.Problem = g.Problem + g.Lost
-		r.pace, r.slowdown = g.Pace, g.Sample.Slowdown
 		if pace, known := paces[g.UUID]; known { // what its job does
 			r.pace = pace
 		}
@@ -196,7 +198,7 @@ func (h *Host) configure(changes map[string]any) error {
 		return err
 	}
 	h.gpus.book.resize(h.observer.Config().HistorySize)
-	ctx, cancel := context.WithTimeout(context.Background(), jobTime)
+	ctx, cancel := context.WithTimeout(context.Background(), configureTime)
 	defer cancel()
 	entries := jobs.List()
 	failed := make([]error, len(entries))
@@ -213,10 +215,13 @@ func (h *Host) configure(changes map[string]any) error {
 		}
 	}
 	if len(refused) > 0 {
-		return fault.New(fault.Conflict, "%s; this server and all other jobs use the new settings", strings.Join(refused, "; "))
+		return fault.SettingsRefused.New("%s; this server and all other jobs use the new settings", strings.Join(refused, "; "))
 	}
 	return nil
 }
+
+// configureTime is how long jobs may take to change their settings.
+const configureTime = 2 * time.Second
 
 // configureJob changes the settings of a job's monitor, if it has one.
 func configureJob(ctx context.Context, e jobs.Entry, body []byte) error {
@@ -242,7 +247,7 @@ func (h *Host) Metrics() metrics.Source {
 		Jobs: func() (list []metrics.Job) {
 			for _, s := range h.jobs.get() {
 				if s.Trouble == "" {
-					list = append(list, s.metrics())
+					list = append(list, jobMetrics(s))
 				}
 			}
 			return list
@@ -257,11 +262,7 @@ func (h *Host) gpuMetrics() (list []metrics.GPU) {
 		return nil
 	}
 	for _, g := range o.GPUs {
-		s := g.Sample
-		m := metrics.GPU{
-			ID: g.ID(), UUID: g.UUID, Model: g.Name, Utilization: s.Utilization,
-			Memory: s.Memory, Temperature: s.Temperature, Power: s.Power, PowerLimit: s.PowerLimit, Throttle: s.Throttle,
-		}
+		m := metrics.GPU{ID: g.ID(), UUID: g.UUID, Model: g.Name, Sample: g.Sample}
 		if claim.Scheduler() == "" {
 			m.Leased = gpu.Some(g.Account.Leased)
 		}
@@ -291,13 +292,13 @@ type MemoryStatus struct {
 	Available *float64 `json:"available_mb"`
 }
 
-// systemStatus returns the handler of /api/system/status.
-func systemStatus(gpus *gpuAPI, overview func() *host.Overview) http.HandlerFunc {
+// systemRoute is the route of the host as a whole; overview may return nil.
+func (a *gpuAPI) systemRoute(overview func() *host.Overview) route {
 	reader := gpu.NewHostReader()
 	state := newCached(reader.Read)
-	return func(w http.ResponseWriter, _ *http.Request) {
+	get := func(w http.ResponseWriter, _ *http.Request) {
 		h := state.get()
-		status := SystemStatus{GPU: gpus.all(), CPU: CPUStatus{Cores: runtime.NumCPU()}, Overview: overview()}
+		status := SystemStatus{GPU: a.all(), CPU: CPUStatus{Cores: runtime.NumCPU()}, Overview: overview()}
 		if percent, known := h.CPU.Get(); known {
 			status.CPU.Percent = &percent
 		}
@@ -311,4 +312,5 @@ func systemStatus(gpus *gpuAPI, overview func() *host.Overview) http.HandlerFunc
 		}
 		succeed(w, "", status)
 	}
+	return route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{}, handler: get}
 }

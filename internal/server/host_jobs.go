@@ -1,26 +1,17 @@
 package server
 
 import (
-	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httputil"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/view"
-	"github.com/gpurun/gpurun/orchestrator"
 )
-
-// jobTime is how long a job may take to respond before it is shown without a state.
-const jobTime = 2 * time.Second
 
 // routes implements Backend.
 func (h *Host) routes() []route {
-	system := route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{},
-		handler: systemStatus(h.gpus, h.current.get)}
 	handlers := map[string]http.HandlerFunc{"": h.list}
 	for name, past := range map[string]pastHandler{
 		"state": h.pastState, "history": h.pastHistory, "failures": pastFailures,
@@ -29,40 +20,19 @@ func (h *Host) routes() []route {
 		handlers[name] = h.running(past)
 	}
 	handlers["state"] = h.state(handlers["state"])
-	return append(append(jobRoutes(handlers), h.gpus.routes()...), system, h.runRoute())
-}
-
-// askJobs gets the states of jobs concurrently: a stopped job must not delay the others.
-func askJobs(ctx context.Context, entries []jobs.Entry) []JobState {
-	ctx, cancel := context.WithTimeout(ctx, jobTime)
-	defer cancel()
-	states := make([]JobState, len(entries))
-	var all sync.WaitGroup
-	for i, e := range entries {
-		all.Go(func() {
-			data, err := jobs.NewClient(e).Get(ctx, "/api/jobs/"+e.ID)
-			if err == nil {
-				err = json.Unmarshal(data, &states[i])
-			}
-			if err != nil {
-				states[i] = JobState{Job: infoOf(e), View: view.View{Total: -1}, Trouble: err.Error()}
-			}
-		})
-	}
-	all.Wait()
-	return states
+	return slices.Concat(jobRoutes(handlers), h.gpus.routes(), []route{h.gpus.systemRoute(h.current.get), h.runRoute()})
 }
 
 // list lists running jobs, then past ones, the latest first.
 func (h *Host) list(w http.ResponseWriter, _ *http.Request) {
 	all := JobList{Jobs: []JobSummary{}}
 	for _, s := range h.jobs.get() {
-		all.Jobs = append(all.Jobs, s.Summary())
+		all.Jobs = append(all.Jobs, summary(s))
 	}
 	past := jobs.Past()
 	slices.Reverse(past)
 	for _, p := range past {
-		all.Jobs = append(all.Jobs, newPastState(p).Summary())
+		all.Jobs = append(all.Jobs, summary(newPastState(p)))
 	}
 	answer(w, http.StatusOK, all)
 }
@@ -72,7 +42,7 @@ func (h *Host) list(w http.ResponseWriter, _ *http.Request) {
 func (h *Host) state(otherwise http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, s := range h.jobs.get() {
-			if s.Job.ID == r.PathValue("id") && s.Trouble == "" && s.Phase != orchestrator.PhaseEnded {
+			if s.Job.ID == r.PathValue("id") && s.Trouble == "" && s.Phase != view.PhaseEnded {
 				answer(w, http.StatusOK, s)
 				return
 			}

@@ -16,7 +16,7 @@ import (
 // A table of hostile requests and the answer to each. None of them reaches the job.
 func TestHostileRequests(t *testing.T) {
 	s := serveJob(t, Access{Token: token, Hosts: []string{"gpu.example"}})
-	s.job.Event(planned())
+	s.job.follow(planned())
 	_, port, _ := net.SplitHostPort(s.address)
 	huge := strings.Repeat("x", 2*maxBody)
 	const pause = "POST /api/jobs/3fa9c201/pause HTTP/1.1\r\n"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -14,41 +15,17 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// Job is a job of this process: it follows the job's events and serves its API.
+// Job serves the API of a job of this process.
 type Job struct {
 	entry   jobs.Entry
 	control Control
 	gpus    *gpuAPI
-	devices map[string]gpu.Device // by label; used by Event only
 	view    *view.Collector
 	feed    *Feed
 	// current is for metrics; state and history are encoded for all clients.
-	current *cached[JobState]
+	current *cached[jobs.State]
 	state   *cached[[]byte]
 	history *cached[[]byte]
-}
-
-// JobInfo identifies a job. It has no command line, which may contain secrets: see brief.go.
-type JobInfo struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name,omitempty"`
-	PID     int       `json:"pid"`
-	Kernel  string    `json:"kernel"`
-	Input   string    `json:"input"`
-	Output  string    `json:"output"`
-	Started time.Time `json:"started"`
-}
-
-func infoOf(e jobs.Entry) JobInfo {
-	return JobInfo{ID: e.ID, Name: e.Name, PID: e.PID, Kernel: e.Kernel, Input: e.Input, Output: e.Output, Started: e.Started}
-}
-
-// JobState is the response about one job.
-type JobState struct {
-	Job JobInfo `json:"job"`
-	view.View
-	// Trouble explains why the rest is missing.
-	Trouble string `json:"trouble,omitempty"`
 }
 
 // JobList is the response about all jobs.
@@ -58,18 +35,17 @@ type JobList struct {
 
 // JobSummary is a line about a job.
 type JobSummary struct {
-	Job     JobInfo            `json:"job"`
-	Phase   orchestrator.Phase `json:"phase"`
-	Total   int64              `json:"total"`
-	Done    chunk.Counts       `json:"done"`
-	Answers int64              `json:"answers"`
-	Rate    float64            `json:"records_per_second"`
-	ETA     *float64           `json:"eta_seconds"`
-	Trouble string             `json:"trouble,omitempty"`
+	Job     jobs.Info    `json:"job"`
+	Phase   view.Phase   `json:"phase"`
+	Total   int64        `json:"total"`
+	Done    chunk.Counts `json:"done"`
+	Answers int64        `json:"answers"`
+	Rate    float64      `json:"records_per_second"`
+	ETA     *float64     `json:"eta_seconds"`
+	Trouble string       `json:"trouble,omitempty"`
 }
 
-// Summary returns the line about a job.
-func (s JobState) Summary() JobSummary {
+func summary(s jobs.State) JobSummary {
 	return JobSummary{Job: s.Job, Phase: s.Phase, Total: s.Total, Done: s.Done, Answers: s.Answers, Rate: s.Rate, ETA: s.ETA, Trouble: s.Trouble}
 }
 
@@ -81,7 +57,6 @@ type Trim struct {
 // Control is how a job of this process is controlled. Its methods are safe for concurrent
 // use and may be called at any time.
 type Control interface {
-	Snapshot() orchestrator.Snapshot
 	Pause() bool
 	Resume() bool
 	// Cancel stops the job as a signal would; a second call stops it immediately.
@@ -92,10 +67,14 @@ type Control interface {
 	ConfigureMonitor(map[string]any) error
 }
 
-// NewJob returns the API of a job of this process.
-func NewJob(entry jobs.Entry, control Control) *Job {
-	j := &Job{entry: entry, control: control, view: view.NewCollector(time.Now), feed: NewFeed(entry.ID), devices: make(map[string]gpu.Device)}
-	j.gpus = &gpuAPI{book: newBook(), settings: j.settings, configure: control.ConfigureMonitor}
+// NewJob returns the API of a job of this process, whose events the collector follows.
+func NewJob(entry jobs.Entry, control Control, v *view.Collector) *Job {
+	j := &Job{entry: entry, control: control, view: v, feed: NewFeed(entry.ID)}
+	j.gpus = &gpuAPI{
+		book:     &book{recent: gpu.DefaultConfig().HistorySize},
+		settings: j.settings, configure: control.ConfigureMonitor,
+		allocation: func(Reading) *AllocationStats { return nil },
+	}
 	j.current = newCached(j.State)
 	j.state = newCached(func() []byte { return encode(j.State()) })
 	j.history = newCached(func() []byte { return encode(j.view.History()) })
@@ -118,22 +97,19 @@ func encode(value any) []byte {
 	return append(data, '\n')
 }
 
-// Event takes the job's next event. It never blocks.
+// Event passes the job's next event, which its view has, on to those who listen. It never blocks.
 func (j *Job) Event(e orchestrator.Event) {
-	j.view.Event(e)
 	j.feed.Event(e)
-	switch e := e.(type) {
-	case orchestrator.Planned:
-		for _, slot := range e.Plan.Slots {
-			for _, d := range slot.Devices {
-				j.devices[d.String()] = d
-			}
+	sample, ok := e.(orchestrator.DeviceSample)
+	if !ok {
+		return
+	}
+	for _, d := range j.view.View().Devices {
+		if d.Device == sample.Device && d.GPU {
+			r := Reading{Time: d.Sampled, ID: gpuID(d.ID), UUID: d.UUID, Name: d.Name, State: d.State, Problem: d.Problem, pace: d.Pace, slowdown: sample.Slowdown}
+			r.setSample(d.Utilization, d.Memory, d.Temperature, d.Power)
+			j.gpus.book.add(r)
 		}
-	case orchestrator.DeviceSample:
-		r := newReading(time.Now(), j.devices[e.Device], e.State.String())
-		r.setSample(e.Utilization, e.Memory, e.Temperature, e.Power)
-		r.pace, r.slowdown, r.Problem = e.Pace, e.Slowdown, e.Problem
-		j.gpus.book.add(r)
 	}
 }
 
@@ -144,7 +120,7 @@ func (j *Job) Close() {
 }
 
 // State returns the job's current state.
-func (j *Job) State() JobState { return JobState{Job: infoOf(j.entry), View: j.view.View()} }
+func (j *Job) State() jobs.State { return jobs.State{Job: j.entry.Info, View: j.view.View()} }
 
 // ready implements Backend.
 func (j *Job) ready() bool { return true }
@@ -152,13 +128,12 @@ func (j *Job) ready() bool { return true }
 // routes implements Backend.
 func (j *Job) routes() []route {
 	list := func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, JobList{Jobs: []JobSummary{j.State().Summary()}})
+		answer(w, http.StatusOK, JobList{Jobs: []JobSummary{summary(j.State())}})
 	}
 	state := func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, j.state.get()) }
 	history := func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, j.history.get()) }
-	system := route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{},
-		handler: systemStatus(j.gpus, func() *host.Overview { return nil })}
-	return append(append(jobRoutes(map[string]http.HandlerFunc{
+	none := func() *host.Overview { return nil }
+	return slices.Concat(jobRoutes(map[string]http.HandlerFunc{
 		"":         list,
 		"state":    j.only(state),
 		"history":  j.only(history),
@@ -168,7 +143,7 @@ func (j *Job) routes() []route {
 		"resume":   j.steer(func() { j.control.Resume() }),
 		"cancel":   j.steer(j.control.Cancel),
 		"trim":     j.only(j.trim),
-	}), j.gpus.routes()...), system)
+	}), j.gpus.routes(), []route{j.gpus.systemRoute(none)})
 }
 
 // jobRoutes are the routes of jobs, with their handlers by name.
@@ -176,15 +151,15 @@ func jobRoutes(h map[string]http.HandlerFunc) []route {
 	const job = "/api/jobs/{id}"
 	return []route{
 		{pattern: "GET /api/jobs", summary: "List jobs", answer: JobList{}, handler: h[""]},
-		{pattern: "GET " + job, summary: "Get the state of a job", answer: JobState{}, handler: h["state"]},
+		{pattern: "GET " + job, summary: "Get the state of a job", answer: jobs.State{}, handler: h["state"]},
 		{pattern: "GET " + job + "/history", summary: "Get the course of a job, for charts", answer: view.History{}, handler: h["history"]},
 		{pattern: "GET " + job + "/failures", summary: "List failed records", answer: Page{}, handler: h["failures"], query: []parameter{
 			pageAfter, pageLimit,
 		}},
 		{pattern: "GET " + job + "/events", summary: "Follow the events of a job (server-sent events); Last-Event-ID resumes", answer: "text/event-stream", handler: h["events"]},
-		{pattern: "POST " + job + "/pause", summary: "Pause a job after the current batches", answer: JobState{}, handler: h["pause"]},
-		{pattern: "POST " + job + "/resume", summary: "Resume a paused job", answer: JobState{}, handler: h["resume"]},
-		{pattern: "POST " + job + "/cancel", summary: "Stop a job so that it can be resumed; a second time, at once", answer: JobState{}, handler: h["cancel"]},
+		{pattern: "POST " + job + "/pause", summary: "Pause a job after the current batches", answer: jobs.State{}, handler: h["pause"]},
+		{pattern: "POST " + job + "/resume", summary: "Resume a paused job", answer: jobs.State{}, handler: h["resume"]},
+		{pattern: "POST " + job + "/cancel", summary: "Stop a job so that it can be resumed; a second time, at once", answer: jobs.State{}, handler: h["cancel"]},
 		{pattern: "POST " + job + "/trim", summary: "Release device memory that kernels cache but do not use", answer: Trim{}, handler: h["trim"]},
 	}
 }
@@ -253,7 +228,7 @@ func (j *Job) events(w http.ResponseWriter, r *http.Request) {
 // failures serves failed records, a page at a time.
 func (j *Job) failures(w http.ResponseWriter, r *http.Request) {
 	path := ""
-	if folder := j.control.Snapshot().Folder; folder != "" {
+	if folder := j.current.get().Folder; folder != "" {
 		path = view.FailuresPath(folder)
 	}
 	servePage(w, r, path)

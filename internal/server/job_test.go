@@ -23,6 +23,7 @@ import (
 	"github.com/gpurun/gpurun/internal/httpserve"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -35,26 +36,25 @@ type controlled struct {
 	job *Job
 
 	mu       sync.Mutex
-	folder   string
 	paused   bool
 	canceled int
 }
 
-func (c *controlled) Snapshot() orchestrator.Snapshot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return orchestrator.Snapshot{Folder: c.folder}
+// follow takes an event as a job's process does.
+func (j *Job) follow(e orchestrator.Event) {
+	j.view.Event(e)
+	j.Event(e)
 }
 
 func (c *controlled) Pause() bool {
 	c.set(true)
-	c.job.Event(orchestrator.Paused{})
+	c.job.follow(orchestrator.Paused{})
 	return true
 }
 
 func (c *controlled) Resume() bool {
 	c.set(false)
-	c.job.Event(orchestrator.Resumed{})
+	c.job.follow(orchestrator.Resumed{})
 	return true
 }
 
@@ -105,8 +105,8 @@ type testServer struct {
 
 func serveJob(t *testing.T, access Access) *testServer {
 	t.Helper()
-	control := &controlled{folder: t.TempDir()}
-	job := NewJob(jobs.Entry{ID: "3fa9c201", Kernel: "echo", Command: "gpurun run --secret"}, control)
+	control := &controlled{}
+	job := NewJob(jobs.Entry{Info: jobs.Info{ID: "3fa9c201", Kernel: "echo"}, Command: "gpurun run --secret"}, control, view.NewCollector(time.Now))
 	control.job = job
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -161,14 +161,14 @@ func TestJobState(t *testing.T) {
 		orchestrator.ChunkDone{Slot: 0, First: 50, Counts: tally, Job: tally.Counts, Total: 100, Stats: orchestrator.SegmentStats{
 			Batches: 1, Restarts: 1, Figures: map[string]float64{"tokens": 40}, Latency: &latency}},
 		orchestrator.ChunkStarted{Slot: 1, First: 0, Records: 20},
-		orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 5}, Records: 20, Job: chunk.Counts{Records: 15, Succeeded: 13, Failed: 2}, Total: 100},
+		orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 5}, Computed: 5, Records: 20, Job: chunk.Counts{Records: 15, Succeeded: 13, Failed: 2}, Total: 100},
 		orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(81), PowerLimit: gpu.Some(gpu.Watt(400)), Throttle: gpu.Some(gpu.Reasons(1 << 2))},
 	} {
-		s.job.Event(e)
+		s.job.follow(e)
 	}
-	var state JobState
+	var state jobs.State
 	s.get("/api/jobs/3fa9c201", &state)
-	if state.Phase != orchestrator.PhaseRunning || state.Done.Records != 15 || state.Total != 100 || state.Latency.Batches != 1 {
+	if state.Phase != view.PhaseRunning || state.Done.Records != 15 || state.Total != 100 || state.Latency.Batches != 1 {
 		t.Errorf("%+v", state)
 	}
 	if f := state.Failures; len(f) != 1 || f[0].Count != 2 || f[0].Detail != "Traceback" || state.FailuresByKind["batch"] != 2 {
@@ -213,13 +213,13 @@ func TestJobState(t *testing.T) {
 
 func TestSteer(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
-	s.job.Event(planned())
+	s.job.follow(planned())
 	for _, step := range []struct {
 		path string
-		want orchestrator.Phase
-	}{{"pause", orchestrator.PhasePaused}, {"resume", orchestrator.PhaseRunning}, {"cancel", orchestrator.PhaseRunning}} {
+		want view.Phase
+	}{{"pause", view.PhasePaused}, {"resume", view.PhaseRunning}, {"cancel", view.PhaseRunning}} {
 		status, body := s.do("POST", "/api/jobs/3fa9c201/"+step.path, "")
-		var state JobState
+		var state jobs.State
 		if err := json.Unmarshal([]byte(body), &state); err != nil || status != http.StatusOK || state.Phase != step.want {
 			t.Errorf("%s: %d %q, want %q", step.path, status, state.Phase, step.want)
 		}
@@ -260,16 +260,16 @@ func (s *testServer) readEvents(last string, n int) (names []string, id string) 
 // A client that reconnects gets each event once; one with the id of another run gets all.
 func TestEventsReplay(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
-	s.job.Event(planned())
-	s.job.Event(orchestrator.Notice{Text: "a"})
+	s.job.follow(planned())
+	s.job.follow(orchestrator.Notice{Text: "a"})
 	names, id := s.readEvents("", 2)
 	if fmt.Sprint(names) != "[planned notice]" || id != "3fa9c201-2" {
 		t.Fatalf("%v %s", names, id)
 	}
 	for range 50 { // only the last of these matters
-		s.job.Event(orchestrator.Progress{Slot: 1})
+		s.job.follow(orchestrator.Progress{Slot: 1})
 	}
-	s.job.Event(orchestrator.Paused{})
+	s.job.follow(orchestrator.Paused{})
 	if names, _ := s.readEvents(id, 2); fmt.Sprint(names) != "[progress paused]" {
 		t.Errorf("after %s: %v", id, names)
 	}
@@ -278,7 +278,7 @@ func TestEventsReplay(t *testing.T) {
 	}
 	go func() {
 		time.Sleep(50 * time.Millisecond)
-		s.job.Event(orchestrator.Resumed{})
+		s.job.follow(orchestrator.Resumed{})
 	}()
 	if names, _ := s.readEvents("3fa9c201-53", 1); fmt.Sprint(names) != "[resumed]" {
 		t.Errorf("live: %v", names)
@@ -322,7 +322,11 @@ func TestFeedIsBounded(t *testing.T) {
 
 func TestFailuresPages(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
-	path := filepath.Join(s.control.folder, "failures.jsonl")
+	plan := planned()
+	plan.Folder = t.TempDir()
+	s.job.follow(plan)
+	t.Cleanup(func() { s.job.follow(orchestrator.Finished{}) })
+	path := filepath.Join(plan.Folder, "failures.jsonl")
 	var page Page
 	s.get("/api/jobs/3fa9c201/failures", &page)
 	if len(page.Failures) != 0 || page.More {
@@ -375,4 +379,37 @@ func eightGPUs() (events []orchestrator.Event) {
 		})
 	}
 	return append([]orchestrator.Event{orchestrator.Planned{Plan: plan}}, events...)
+}
+
+// A job's server has the API of GPUs too, for those of the job.
+func TestGPUsOfJob(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	s.job.follow(planned())
+	sample := orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(80), Slowdown: gpu.Some(90),
+		Memory: gpu.Some(gpu.Memory{Total: 4 << 20, Used: 1 << 20, Free: 3 << 20})}
+	s.job.follow(sample)
+	s.do("POST", "/api/gpu/monitoring/stop", "")
+	s.job.follow(sample)
+	s.do("POST", "/api/gpu/monitoring/start", "")
+	sample.Temperature = gpu.Some(84)
+	s.job.follow(sample)
+	for path, want := range map[string]string{
+		"status":              `"throttling":{"should_throttle":true,"is_throttled":true,"speed_multiplier":0.5,"current_state":"THROTTLED"}`,
+		"status?gpu_id=1":     `"gpu_id":1,"uuid":"GPU-1","name":"NVIDIA H200"`,
+		"status/all":          `"gpu_count":1`,
+		"metrics":             `"temperature_celsius":84`,
+		"metrics/history":     `"count":2`,
+		"temperature/trend":   `"sample_count":2,"current_temp":84,"min_temp":80,"max_temp":84,"avg_temp":82,"trend":"rising","is_stable":false`,
+		"throttle/status":     `"speed_multiplier":0.5,"current_state":"THROTTLED","gpus":[{"gpu_id":1,`,
+		"memory/available":    `{"gpu_id":1,"available_mb":3}`,
+		"../system/status":    `"gpu":{"gpu_count":1,`,
+		"status?gpu_id=GPU-0": `only 1"`,
+	} {
+		if _, body := s.do("GET", "/api/"+strings.TrimPrefix("gpu/"+path, "gpu/../"), ""); !strings.Contains(body, want) {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+	if status, body := s.do("POST", "/api/gpu/memory/allocate", `{"allocation_id":"a","required_mb":1}`); status != http.StatusConflict || !strings.Contains(body, "leases nothing") {
+		t.Errorf("%d %s", status, body)
+	}
 }

@@ -92,12 +92,6 @@ type Allocated struct {
 	Expires   *time.Time `json:"expires,omitempty"`
 }
 
-// Available is how much memory of a GPU can be allocated.
-type Available struct {
-	ID        gpuID    `json:"gpu_id"`
-	Available *float64 `json:"available_mb"`
-}
-
 // AllocationStats is who holds how much of a GPU's memory.
 type AllocationStats struct {
 	Total       float64      `json:"total_mb"`
@@ -128,12 +122,12 @@ func newAllocationStats(a lease.Account) *AllocationStats {
 	return s
 }
 
-// offered responds with 409 where there are no leases.
-func (a *gpuAPI) offered(w http.ResponseWriter) bool {
+// offered responds with 409 where there are no leases; l is nil on the server of a job.
+func (l *Leases) offered(w http.ResponseWriter) bool {
 	switch scheduler := claim.Scheduler(); {
 	case scheduler != "":
 		fail(w, http.StatusConflict, "leases are off: %s has allocated the GPUs", scheduler)
-	case a.leases == nil:
+	case l == nil:
 		fail(w, http.StatusConflict, "this server shows one job and leases nothing: use gpurun serve or gpurun gpus")
 	default:
 		return true
@@ -141,31 +135,15 @@ func (a *gpuAPI) offered(w http.ResponseWriter) bool {
 	return false
 }
 
-func (a *gpuAPI) getAvailable(w http.ResponseWriter, r *http.Request) {
-	one, ok := a.which(w, r)
-	if !ok {
-		return
-	}
-	available := Available{ID: one.ID}
-	switch leased := a.allocated(one); {
-	case leased != nil:
-		available.Available = &leased.Available
-	case one.MemoryTotal != nil:
-		free := *one.MemoryTotal - *one.MemoryUsed
-		available.Available = &free
-	}
-	succeed(w, "", available)
-}
-
-func (a *gpuAPI) allocate(w http.ResponseWriter, r *http.Request) {
+func (l *Leases) postAllocate(w http.ResponseWriter, r *http.Request) {
 	var request AllocateRequest
-	if !decode(w, r, &request) || !a.offered(w) {
+	if !decode(w, r, &request) || !l.offered(w) {
 		return
 	}
 	started := time.Now()
-	result, err := a.leases.allocate(r.Context(), request)
+	result, err := l.allocate(r.Context(), request)
 	if lease.CheckName(request.ID) == nil {
-		a.leases.Count.Count(request.ID, time.Since(started), err == nil)
+		l.Count.Count(request.ID, time.Since(started), err == nil)
 	}
 	if err != nil {
 		failWith(w, err)
@@ -183,9 +161,9 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 	quota := l.Rules.QuotaOf(r.ID)
 	switch {
 	case r.Required < 1 || r.Required > maxRequired:
-		return Allocated{}, fault.New(fault.Usage, "required_mb must be at least 1")
+		return Allocated{}, fault.BadLease.New("required_mb must be at least 1")
 	case ttl <= 0 || ttl > maxTTL:
-		return Allocated{}, fault.New(fault.Usage, "ttl_seconds must be more than 0 and at most %d", int(maxTTL.Seconds()))
+		return Allocated{}, fault.BadLease.New("ttl_seconds must be more than 0 and at most %d", int(maxTTL.Seconds()))
 	}
 	memory := uint64(r.Required) * lease.MiB
 	for _, err := range []error{lease.CheckName(r.ID), quota.Check(r.ID, memory)} {
@@ -213,7 +191,7 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 	chosen := devices[slices.IndexFunc(devices, func(d gpu.Device) bool { return claim.Key(d) == got.GPU })]
 	if !l.keep(&heldLease{Held: held, name: r.ID, gpu: chosen}, ttl) {
 		held.Release()
-		return Allocated{}, fault.New(fault.Conflict, "this server already holds %d leases", maxLeases)
+		return Allocated{}, fault.LeaseInUse.New("this server already holds %d leases", maxLeases)
 	}
 	l.Changed()
 	result := Allocated{ID: r.ID, GPU: gpuID(chosen.ID()), Allocated: megabytes(got.Memory), Expires: &got.Expires}
@@ -233,10 +211,10 @@ func (l *Leases) choose(ctx context.Context, id *gpuID) ([]gpu.Device, error) {
 				return []gpu.Device{d}, claim.CheckLeasable([]gpu.Device{d})
 			}
 		}
-		return nil, unknownGPU{fault.New(fault.NoDevice, "there is no GPU %q", string(*id))}
+		return nil, unknownGPU{fault.UnknownDevice.Of(fault.NoDevice, "there is no GPU %q", string(*id))}
 	}
 	if len(devices) == 0 {
-		return nil, fault.New(fault.NoDevice, "there is no GPU to lease")
+		return nil, fault.NoGPU.New("there is no GPU to lease")
 	}
 	devices, _, err = claim.Leasable(devices)
 	return devices, err
@@ -285,12 +263,11 @@ func (l *Leases) release(held *heldLease) bool {
 	return known
 }
 
-func (a *gpuAPI) deallocate(w http.ResponseWriter, r *http.Request) {
+func (l *Leases) postDeallocate(w http.ResponseWriter, r *http.Request) {
 	var request DeallocateRequest
-	if !decode(w, r, &request) || !a.offered(w) {
+	if !decode(w, r, &request) || !l.offered(w) {
 		return
 	}
-	l := a.leases
 	for _, held := range l.named(request.ID) {
 		if !held.on(request.GPU) || !l.release(held) {
 			continue

@@ -1,27 +1,31 @@
 package server
 
-import "github.com/gpurun/gpurun/internal/metrics"
+import (
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/view"
+)
 
 // Metrics returns the source of a job's metrics and of its GPUs'.
 func (j *Job) Metrics() metrics.Source {
 	return metrics.Source{
-		Jobs: func() []metrics.Job { return []metrics.Job{j.current.get().metrics()} },
-		GPUs: func() []metrics.GPU { return j.current.get().gpus() },
+		Jobs: func() []metrics.Job { return []metrics.Job{jobMetrics(j.current.get())} },
+		GPUs: func() []metrics.GPU { return gpuMetrics(j.current.get().View) },
 	}
 }
 
-func (s JobState) metrics() metrics.Job {
+func jobMetrics(s jobs.State) metrics.Job {
 	return metrics.Job{ID: s.Job.ID, Name: s.Job.Name, Kernel: briefName(s.Job.Kernel), View: s.View}
 }
 
-// gpus are the job's monitored GPUs.
-func (s JobState) gpus() (list []metrics.GPU) {
-	for _, d := range s.Devices {
+// gpuMetrics are a job's monitored GPUs.
+func gpuMetrics(v view.View) (list []metrics.GPU) {
+	for _, d := range v.Devices {
 		if d.GPU && !d.Sampled.IsZero() {
-			list = append(list, metrics.GPU{
-				ID: d.ID, UUID: d.UUID, Model: d.Name, Utilization: d.Utilization,
-				Memory: d.Memory, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Throttle: d.Throttle,
-			})
+			list = append(list, metrics.GPU{ID: d.ID, UUID: d.UUID, Model: d.Name, Sample: gpu.Sample{
+				Utilization: d.Utilization, Memory: d.Memory, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Throttle: d.Throttle,
+			}})
 		}
 	}
 	return list

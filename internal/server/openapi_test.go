@@ -9,11 +9,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -122,7 +124,7 @@ func checkOpenAPI(t *testing.T, handler http.Handler, id string, bodies map[stri
 	var d document
 	_, raw, _ := ask("GET", "/openapi.json", "")
 	data, _ := json.Marshal(raw)
-	if err := json.Unmarshal(data, &d); err != nil || len(d.Paths) < 18 {
+	if err := json.Unmarshal(data, &d); err != nil || len(d.Paths) < 22 {
 		t.Fatalf("%d paths, %v", len(d.Paths), err)
 	}
 	for path, operations := range d.Paths {
@@ -151,10 +153,10 @@ func checkOpenAPI(t *testing.T, handler http.Handler, id string, bodies map[stri
 
 func TestOpenAPIOfJob(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
-	s.job.Event(planned())
-	s.job.Event(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Optimal, Pace: 1, Temperature: gpu.Some(50),
+	s.job.follow(planned())
+	s.job.follow(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Optimal, Pace: 1, Temperature: gpu.Some(50),
 		Memory: gpu.Some(gpu.Memory{Total: 1 << 30, Used: 1 << 29, Free: 1 << 29}), Throttle: gpu.Some(gpu.Reasons(1))})
-	s.job.Event(orchestrator.Finished{Report: orchestrator.Report{In: 3, Workers: []orchestrator.WorkerReport{{}}}})
+	s.job.follow(orchestrator.Finished{Report: orchestrator.Report{In: 3, Workers: []orchestrator.WorkerReport{{}}}})
 	handler := New(Access{Token: token}, s.job, metrics.New(s.job.Metrics()))
 	checkOpenAPI(t, handler, "3fa9c201", map[string]string{
 		"/api/gpu/config":            `{"temp_throttle": 80}`,
@@ -171,7 +173,7 @@ func (unmonitored) MonitorSettings() map[string]any { return nil }
 // TestOpenAPIOfUnmonitoredJob: responses have the described types although there is nothing to show.
 func TestOpenAPIOfUnmonitoredJob(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
-	job := NewJob(s.job.entry, unmonitored{s.control})
+	job := NewJob(s.job.entry, unmonitored{s.control}, view.NewCollector(time.Now))
 	checkOpenAPI(t, New(Access{Token: token}, job, metrics.New(job.Metrics())), s.job.entry.ID, map[string]string{"/api/gpu/config": `{"temp_throttle": 80}`})
 }
 

@@ -16,9 +16,9 @@ import (
 type pastHandler func(http.ResponseWriter, *http.Request, jobs.Ended)
 
 // newPastState is what is remembered of a job.
-func newPastState(p jobs.Ended) JobState {
-	s := JobState{Job: infoOf(p.Entry), Trouble: p.Error}
-	s.Phase, s.Total, s.Done, s.Answers = orchestrator.PhaseEnded, p.Status.Total, p.Status.Done, p.Status.Answers
+func newPastState(p jobs.Ended) jobs.State {
+	s := jobs.State{Job: p.Info, Trouble: p.Error}
+	s.Phase, s.Total, s.Done, s.Answers = view.PhaseEnded, p.Total, p.Done, p.Answers
 	if p.Error != "" {
 		s.Total = -1
 	}
@@ -62,7 +62,7 @@ func inspect(p jobs.Ended) (orchestrator.Status, bool) {
 		return orchestrator.Status{}, false
 	}
 	workDir := ""
-	if folder := p.Status.Folder; folder != "" && filepath.Dir(folder) != filepath.Dir(p.Output) {
+	if folder := p.Folder; folder != "" && filepath.Dir(folder) != filepath.Dir(p.Output) {
 		workDir = filepath.Dir(folder)
 	}
 	status, err := orchestrator.Inspect(p.Output, workDir)

@@ -30,10 +30,6 @@ type Reading struct {
 	slowdown gpu.Optional[int]
 }
 
-func newReading(at time.Time, d gpu.Device, state string) Reading {
-	return Reading{Time: at, ID: gpuID(d.ID()), UUID: d.UUID, Name: d.Name, State: state, pace: 1}
-}
-
 // same reports whether both are of one GPU. A GPU may fail to report its UUID.
 func (r Reading) same(other Reading) bool {
 	return r.ID == other.ID && (r.UUID == other.UUID || r.UUID == "" || other.UUID == "")
@@ -78,8 +74,6 @@ type pages struct {
 	last         Reading
 	recent, past []Reading
 }
-
-func newBook() *book { return &book{recent: gpu.DefaultConfig().HistorySize} }
 
 // add takes a new reading.
 func (b *book) add(r Reading) {
@@ -130,7 +124,7 @@ func (b *book) all() []Reading {
 	return list
 }
 
-// history returns the readings of all GPUs, or of those that match, oldest first.
+// history returns the readings of the GPUs that match, oldest first.
 func (b *book) history(match func(Reading) bool) []Reading {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -44,7 +44,7 @@ func (p parameter) number(r *http.Request, otherwise int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(query.Get(p.name), 10, 64)
 	if err != nil || n < p.least || n > p.most {
-		return 0, fault.New(fault.Usage, "%s must be a number from %d to %d", p.name, p.least, p.most)
+		return 0, fault.BadRequest.New("%s must be a number from %d to %d", p.name, p.least, p.most)
 	}
 	return n, nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/cluster"
-	"github.com/gpurun/gpurun/internal/metrics"
 )
 
 // runInterval is how often the folder of a run is read.
@@ -83,17 +82,10 @@ func (h *Host) runRoute() route {
 		handler: func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, RunList{Runs: h.runStates()}) }}
 }
 
-// runMetrics returns the figures of the runs.
-func (h *Host) runMetrics() (list []metrics.Run) {
+// runMetrics returns the runs for metrics.
+func (h *Host) runMetrics() (list []cluster.Overview) {
 	for _, state := range h.runStates() {
-		run := metrics.Run{Output: state.Output, Records: state.Records, Done: state.Done, Answers: state.Answers, Failed: state.Failed, Shards: make(map[string]int)}
-		for _, s := range cluster.States {
-			run.Shards[string(s)] = state.Count(s)
-		}
-		for _, n := range state.Nodes {
-			run.Nodes = append(run.Nodes, metrics.Node{Name: n.Host, Rate: n.Rate, Running: len(n.Running)})
-		}
-		list = append(list, run)
+		list = append(list, state.Overview)
 	}
 	return list
 }

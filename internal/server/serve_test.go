@@ -6,19 +6,21 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/httpserve"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // BenchmarkScrape is a scrape of a job on eight GPUs: it must answer within 50 ms.
 func BenchmarkScrape(b *testing.B) {
 	control := &controlled{}
-	job := NewJob(jobs.Entry{ID: "3fa9c201"}, control)
+	job := NewJob(jobs.Entry{Info: jobs.Info{ID: "3fa9c201"}}, control, view.NewCollector(time.Now))
 	handler := New(Access{Token: token}, job, metrics.New(job.Metrics()))
 	for _, e := range eightGPUs() {
-		job.Event(e)
+		job.follow(e)
 	}
 	r := httptest.NewRequest("GET", "http://localhost/metrics", nil)
 	for b.Loop() {

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -37,13 +39,13 @@ func (c trimming) Trim(ctx context.Context) []orchestrator.Trimmed {
 func serveSocket(t *testing.T, control trimming) (entry jobs.Entry, end func()) {
 	t.Helper()
 	t.Setenv(jobs.Variable, filepath.Join(t.TempDir(), "jobs"))
-	registration, err := jobs.Register(jobs.Entry{Name: "nightly", Kernel: "echo"})
+	registration, err := jobs.Register(jobs.Entry{Info: jobs.Info{Name: "nightly", Kernel: "echo"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	control.job = NewJob(registration.Entry, control)
-	control.job.Event(planned())
-	stop := registration.Serve(NewSocket(control.job), control.Snapshot)
+	control.job = NewJob(registration.Entry, control, view.NewCollector(time.Now))
+	control.job.follow(planned())
+	stop := registration.Serve(NewSocket(control.job), func() view.View { return view.View{} }) // nothing is remembered
 	return registration.Entry, func() { control.job.Close(); stop() }
 }
 
@@ -53,20 +55,20 @@ func TestSteering(t *testing.T) {
 	entry, end := serveSocket(t, trimming{controlled: control})
 	defer end()
 	client, ctx := jobs.NewClient(entry), t.Context()
-	s, err := client.Status(ctx)
-	if err != nil || s.Job.ID != entry.ID || s.Status.Total != 100 || s.Status.BatchSize != 10 || s.Status.Phase != orchestrator.PhaseRunning {
+	s, err := client.State(ctx)
+	if err != nil || s.Job.ID != entry.ID || s.Total != 100 || s.BatchSize != 10 || s.Phase != view.PhaseRunning {
 		t.Errorf("status: %+v %v", s, err)
 	}
-	if w := s.Status.Workers; len(w) != 2 || w[1].Slot != 1 || w[1].Name != "GPU 1" || w[1].GPUs[0] != "GPU-1" || w[1].Phase != orchestrator.PhaseWaiting {
+	if w := s.Workers; len(w) != 2 || w[1].Slot != 1 || w[1].Name != "GPU 1" || w[1].GPUs[0] != "GPU-1" || w[1].Phase != view.PhaseWaiting {
 		t.Errorf("workers: %+v", w)
 	}
-	if s, err := client.Pause(ctx); err != nil || s.Status.Phase != orchestrator.PhasePaused {
+	if s, err := client.Steer(ctx, "pause"); err != nil || s.Phase != view.PhasePaused {
 		t.Errorf("pause: %+v %v", s, err)
 	}
-	if s, err := client.Resume(ctx); err != nil || s.Status.Phase != orchestrator.PhaseRunning {
+	if s, err := client.Steer(ctx, "resume"); err != nil || s.Phase != view.PhaseRunning {
 		t.Errorf("resume: %+v %v", s, err)
 	}
-	if _, err := client.Cancel(ctx); err != nil || control.canceled != 1 {
+	if _, err := client.Steer(ctx, "cancel"); err != nil || control.canceled != 1 {
 		t.Errorf("cancel: %d %v", control.canceled, err)
 	}
 	answers, err := client.Trim(ctx)

@@ -31,22 +31,22 @@ func ReadToken(path string) (string, error) {
 		return token, errors.Join(err, file.Close())
 	}
 	if !errors.Is(err, os.ErrExist) {
-		return "", fault.New(fault.Usage, "create the token file: %w", err)
+		return "", fault.TokenFile.New("create the token file: %w", err)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", fault.New(fault.Usage, "read the token file: %w", err)
+		return "", fault.TokenFile.New("read the token file: %w", err)
 	}
 	if info.Mode().Perm()&forbidden(info) != 0 {
-		return "", fault.New(fault.Usage, "other users can read the token file %s (mode %o): chmod 600 %s", path, info.Mode().Perm(), path)
+		return "", fault.TokenFile.New("other users can read the token file %s (mode %o): chmod 600 %s", path, info.Mode().Perm(), path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", fault.New(fault.Usage, "read the token file: %w", err)
+		return "", fault.TokenFile.New("read the token file: %w", err)
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n#") {
-		return "", fault.New(fault.Usage, "the token file %s must hold one word of at least %d characters; remove the file to get a new token", path, minToken)
+		return "", fault.TokenFile.New("the token file %s must hold one word of at least %d characters; remove the file to get a new token", path, minToken)
 	}
 	return token, nil
 }

@@ -60,11 +60,11 @@ func Environment() []string {
 func Check(scheme, command string) error {
 	output, ok, err := run("-n", "-c", command)
 	if err != nil {
-		return fault.New(fault.Incompatible, "%s: the shell %s does not run: %w", scheme, Path, err)
+		return fault.NoShell.New("%s: the shell %s does not run: %w", scheme, Path, err)
 	}
 	if !ok {
 		line, _, _ := strings.Cut(strings.TrimSpace(output), "\n")
-		return fault.New(fault.Incompatible, "%s: the shell cannot parse %q: %s", scheme, command, line)
+		return fault.NoProgram.New("%s: the shell cannot parse %q: %s", scheme, command, line)
 	}
 	word := FirstWord(command)
 	if word == "" {
@@ -75,13 +75,13 @@ func Check(scheme, command string) error {
 	}
 	_, ok, err = run("-c", `command -v -- "$1" >/dev/null`, "sh", word)
 	if err != nil {
-		return fault.New(fault.Incompatible, "%s: the shell %s does not run: %w", scheme, Path, err)
+		return fault.NoShell.New("%s: the shell %s does not run: %w", scheme, Path, err)
 	}
 	if !ok {
 		if _, statErr := os.Stat(word); statErr == nil {
-			return fault.New(fault.Incompatible, "%s: program %s not found; to run the file in the current directory, write %s:./%s", scheme, word, scheme, command)
+			return fault.NoProgram.New("%s: program %s not found; to run the file in the current directory, write %s:./%s", scheme, word, scheme, command)
 		}
-		return fault.New(fault.Incompatible, "%s: program %s not found", scheme, word)
+		return fault.NoProgram.New("%s: program %s not found", scheme, word)
 	}
 	return nil
 }
@@ -101,13 +101,13 @@ func checkFile(scheme, path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fault.New(fault.Incompatible, "%s: program %s not found", scheme, path)
+		return fault.NoProgram.New("%s: program %s not found", scheme, path)
 	case err != nil:
-		return fault.New(fault.Incompatible, "%s: %w", scheme, err)
+		return fault.NoProgram.New("%s: %w", scheme, err)
 	case info.IsDir():
-		return fault.New(fault.Incompatible, "%s: %s is a folder", scheme, path)
+		return fault.NoProgram.New("%s: %s is a folder", scheme, path)
 	case info.Mode()&0o111 == 0:
-		return fault.New(fault.Incompatible, "%s: %s is not executable: chmod +x %s", scheme, path, path)
+		return fault.NoProgram.New("%s: %s is not executable: chmod +x %s", scheme, path, path)
 	}
 	return nil
 }

@@ -22,16 +22,18 @@ type Collector struct {
 	tally  chunk.Tally
 	strip  strip
 	course course
+	work   growth // of the records that all workers have computed
 	tokens growth
 	paused bool
-	run    int64 // records that were done or had an answer at the start of this run
-	first  int64 // the number of the job's first record
+	began  time.Time // when the first chunk was
+	run    int64     // records that were done or had an answer at the start of this run
+	first  int64     // the number of the job's first record
 }
 
 // NewCollector returns the collector of a job that has not been planned yet. now is the
 // clock.
 func NewCollector(now func() time.Time) *Collector {
-	return &Collector{now: now, view: View{Phase: orchestrator.PhasePreparing, Total: -1}}
+	return &Collector{now: now, view: View{Phase: PhasePreparing, Total: -1}}
 }
 
 // Event takes the next event. It takes microseconds: the job waits for it.
@@ -42,19 +44,24 @@ func (c *Collector) Event(event orchestrator.Event) {
 	switch e := event.(type) {
 	case orchestrator.Planned:
 		c.first = e.First
-		c.planned(e.Plan, now)
+		c.planned(e, now)
 		c.course.begin(e.Folder)
 	case orchestrator.Resuming:
 		c.resuming(e)
 	case orchestrator.WorkerStarted, orchestrator.WorkerReady, orchestrator.WorkerLost, orchestrator.WorkerLeft, orchestrator.ChunkStarted:
-		c.worker(event)
+		c.worker(event, now)
 	case orchestrator.Progress:
-		c.progress(e)
+		c.progress(e, now)
 	case orchestrator.ChunkDone:
-		c.chunkDone(e)
+		c.chunkDone(e, now)
 	case orchestrator.ChunkGivenUp:
 		c.tally.Add(e.Counts)
 		c.strip.add(e.First-c.first, e.Records, e.Failed)
+		for i := range c.view.Workers {
+			if w := &c.view.Workers[i]; w.First == e.First {
+				w.Again = 0
+			}
+		}
 	case orchestrator.DeviceSample:
 		c.sample(e, now)
 	case orchestrator.Paused:
@@ -62,7 +69,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 	case orchestrator.Resumed:
 		c.paused = false
 	case orchestrator.Stopping:
-		c.view.Phase = orchestrator.PhaseStopping
+		c.view.Phase = PhaseStopping
 	case orchestrator.Finished:
 		c.finished(e.Report)
 	}
@@ -77,14 +84,14 @@ func (c *Collector) Event(event orchestrator.Event) {
 	c.course.note(event, now)
 }
 
-func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
-	v := &c.view
-	v.Phase, v.Started, v.BatchSize, v.Total = orchestrator.PhaseRunning, now, plan.BatchSize, plan.Records
+func (c *Collector) planned(e orchestrator.Planned, now time.Time) {
+	v, plan := &c.view, e.Plan
+	v.Phase, v.Started, v.Folder, v.BatchSize, v.Total = PhaseRunning, now, e.Folder, plan.BatchSize, plan.Records
 	v.Concurrency = plan.Info.Concurrency
 	c.strip.total(plan.Records)
 	v.Workers, v.Devices = nil, nil
 	for _, slot := range plan.Slots {
-		w := Worker{Slot: slot.Number, Name: slot.Name, Phase: orchestrator.PhaseWaiting}
+		w := Worker{Slot: slot.Number, Name: slot.Name, Phase: PhaseWaiting}
 		for i, d := range slot.Devices {
 			if i == 0 {
 				w.Device = d.String()
@@ -94,7 +101,7 @@ func (c *Collector) planned(plan orchestrator.Plan, now time.Time) {
 			}
 			if c.device(d.String()) == nil {
 				v.Devices = append(v.Devices, Device{
-					Device: d.String(), UUID: d.UUID, Name: d.Name, ID: d.ID(), GPU: d.Kind == gpu.GPU, Pace: 1,
+					Device: d.String(), UUID: d.UUID, Name: d.Name, ID: d.ID(), GPU: d.Kind == gpu.GPU, Pace: 1, work: new(growth),
 				})
 			}
 		}
@@ -146,46 +153,64 @@ func (c *Collector) joined(e orchestrator.WorkerStarted) *Worker {
 }
 
 // worker takes an event about a worker's life.
-func (c *Collector) worker(event orchestrator.Event) {
+func (c *Collector) worker(event orchestrator.Event, now time.Time) {
 	switch e := event.(type) {
 	case orchestrator.WorkerStarted:
 		w := c.joined(e)
-		w.PID, w.Phase = e.PID, orchestrator.PhaseOpening
+		w.PID, w.Phase = e.PID, PhaseOpening
 	case orchestrator.WorkerReady:
 		w := c.slot(e.Slot)
-		w.Load, w.Phase = e.Took, orchestrator.PhaseWaiting
+		w.Load, w.Phase = e.Took, PhaseWaiting
 	case orchestrator.WorkerLost:
 		w := c.slot(e.Slot)
 		w.Lost++
+		if w.Phase.HasRecords() {
+			w.Again = min(w.Done, max(0, c.view.Reached()-e.Job.Records-e.Answers))
+		}
 		c.view.Done, c.view.Answers = e.Job, e.Answers
-		w.PID, w.Records, w.Done, w.Phase, w.awaits = 0, 0, 0, orchestrator.PhaseWaiting, ""
-		if e.Retired {
-			w.Phase = orchestrator.PhaseRetired
+		w.PID, w.Records, w.Done, w.Phase, w.awaits = 0, 0, 0, PhaseWaiting, ""
+		if e.Retired { // others compute its records
+			w.Phase, w.Again = PhaseRetired, 0
 		}
 	case orchestrator.WorkerLeft:
 		w := c.slot(e.Slot)
 		c.view.Done, c.view.Answers = e.Job, e.Answers
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseLeft
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseLeft
 	case orchestrator.ChunkStarted:
 		w := c.slot(e.Slot)
-		w.First, w.Records, w.Done, w.counted = e.First, e.Records, 0, 0
+		w.First, w.Records, w.Done, w.began = e.First, e.Records, 0, now
 		w.compute(w.awaits)
+		c.measure(w, w.Total, now) // from here on: the time to load a model says nothing about its speed
 	}
 }
 
-func (c *Collector) progress(e orchestrator.Progress) {
+func (c *Collector) progress(e orchestrator.Progress, now time.Time) {
 	c.view.Done, c.view.Answers, c.view.Total, c.view.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
 	w.Done, w.Records = e.Chunk.Records, e.Records
-	w.count(e.Chunk.Records)
-	if c.view.Concurrency > 0 {
-		w.hold(e.Held, e.Chunk.Records+e.Ahead, e.Computed)
-	}
+	w.hold(e.Held, e.Chunk.Records+e.Ahead)
 	if w.Phase.HasRecords() {
 		w.compute(e.Awaits)
 	}
+	c.measure(w, e.Computed, now)
 	c.addLatency(w, e.Latency)
 	c.use(e.Usage)
+}
+
+// measure takes how many records a worker's kernel has computed. Rates follow from these counts:
+// events of different slots can overtake each other, so the counts of the job may fall.
+func (c *Collector) measure(w *Worker, computed int64, now time.Time) {
+	if w.Total = max(w.Total, computed); c.began.IsZero() {
+		c.began = now
+	}
+	if d := c.device(w.Device); d != nil {
+		d.work.add(now, c.deviceRecords(d.Device))
+	}
+	var all int64
+	for _, w := range c.view.Workers {
+		all += w.Total
+	}
+	c.work.add(now, all)
 }
 
 // use takes what the kernels have counted so far. Events of different slots can overtake each
@@ -206,7 +231,7 @@ func (c *Collector) figure(name string, n float64) {
 	c.view.Figures[name] = n
 }
 
-func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
+func (c *Collector) chunkDone(e orchestrator.ChunkDone, now time.Time) {
 	v := &c.view
 	v.Done, v.Answers, v.Total, v.Estimate = e.Job, e.Answers, e.Total, e.Estimate
 	w := c.slot(e.Slot)
@@ -215,14 +240,10 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone) {
 	case e.Held > 0: // it continues behind those
 		w.First += e.Counts.Records
 	default:
-		w.count(e.Counts.Records)
-		w.Records, w.Done, w.Phase = 0, 0, orchestrator.PhaseWaiting
+		w.Done, w.Again, w.Phase, w.idle = w.Records, 0, PhaseWaiting, now
 	}
-	if v.Concurrency > 0 {
-		w.hold(e.Held, e.Ahead, e.Computed)
-	} else {
-		w.Total += e.Counts.Records
-	}
+	w.hold(e.Held, e.Ahead)
+	c.measure(w, e.Computed, now)
 	w.Failed += e.Counts.Failed
 	w.Batches += e.Stats.Batches
 	w.Restarts += e.Stats.Restarts
@@ -260,7 +281,7 @@ func (c *Collector) sample(e orchestrator.DeviceSample, now time.Time) {
 
 func (c *Collector) finished(report orchestrator.Report) {
 	v := &c.view
-	v.Phase, v.Report = orchestrator.PhaseEnded, &report
+	v.Phase, v.Report = PhaseEnded, &report
 	v.TokenRate = report.TokenRate
 	c.use(report.Usage)
 	v.Total = report.In
@@ -273,49 +294,38 @@ func (c *Collector) finished(report orchestrator.Report) {
 	}
 	for i := range v.Workers {
 		w := &v.Workers[i]
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, orchestrator.PhaseEnded
+		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseEnded
 	}
 }
 
 func (c *Collector) point(now time.Time) point {
-	p := point{time: now, done: c.view.Reached(), failed: c.view.Done.Failed}
+	p := point{Time: now.UnixMilli(), Done: c.view.Reached(), Failed: c.view.Done.Failed}
 	for _, d := range c.view.Devices {
 		i := c.course.history.index(d.Device)
-		p.devices = append(p.devices, make([]devicePoint, max(0, i+1-len(p.devices)))...)
-		p.devices[i] = devicePoint{
-			records: c.deviceRecords(d.Device), pace: d.Pace,
-			sample: sampled{d.Temperature, d.Utilization, d.Memory, d.Power},
-		}
+		p.Devices = append(p.Devices, make([]figures, max(0, i+1-len(p.Devices)))...)
+		d.Records = c.deviceRecords(d.Device)
+		p.Devices[i] = figuresOf(d)
 	}
 	return p
 }
 
 // compute sets the phase of a worker with a chunk.
 func (w *Worker) compute(awaits orchestrator.Awaits) {
-	w.Phase, w.awaits = orchestrator.PhaseOf(awaits), awaits
+	w.Phase, w.awaits = phaseOf(awaits), awaits
 }
 
-// count adds what is new of the current chunk's records to those that it has computed.
-func (w *Worker) count(records int64) {
-	w.computed += max(0, records-w.counted)
-	w.counted = max(w.counted, records)
-}
-
-// hold sets how many records of all its chunks are computed, and how many its kernel has
-// computed: records of those chunks may have answers of earlier runs.
-func (w *Worker) hold(records, done, computed int64) {
-	w.Records, w.Done, w.Total = records, done, computed
+// hold sets how many records of all its chunks are computed, if it has several.
+func (w *Worker) hold(records, done int64) {
+	if records > 0 {
+		w.Records, w.Done = records, done
+	}
 }
 
 // deviceRecords counts the records that the workers of a device have computed.
 func (c *Collector) deviceRecords(device string) (n int64) {
 	for _, w := range c.view.Workers {
-		switch {
-		case w.Device != device:
-		case c.view.Concurrency > 0: // Total has them, and counts no answer of an earlier run
+		if w.Device == device {
 			n += w.Total
-		default:
-			n += w.computed
 		}
 	}
 	return n
@@ -342,75 +352,64 @@ func (c *Collector) View() View {
 	if v.Figures == nil {
 		v.Figures = map[string]float64{}
 	}
-	if c.paused && v.Phase == orchestrator.PhaseRunning {
-		v.Phase = orchestrator.PhasePaused
+	if c.paused && v.Phase == PhaseRunning {
+		v.Phase = PhasePaused
+	}
+	for i := range v.Workers {
+		c.settle(&v, &v.Workers[i], now)
 	}
 	if !v.Started.IsZero() {
 		c.addRates(&v, now)
 	}
-	for i := range v.Workers {
-		c.addPause(&v.Workers[i])
-	}
 	return v
 }
 
-// addPause shows a worker as paused if its device may not compute, or if it has no chunk and the
-// job is paused.
-func (c *Collector) addPause(w *Worker) {
-	d := c.device(w.Device)
-	still := d != nil && d.Pace == 0
-	if still && w.Phase.HasRecords() || (still || c.paused) && w.Phase == orchestrator.PhaseWaiting {
-		w.Phase = orchestrator.PhasePaused
+const (
+	// betweenChunks is how long a worker may be without a chunk before it is shown as waiting: a
+	// shorter gap is not worth showing.
+	betweenChunks = 300 * time.Millisecond
+	// againShown is how long Again is shown after a worker computes again.
+	againShown = 5 * time.Second
+)
+
+// settle sets what of a worker depends on the time, its devices and the job.
+func (c *Collector) settle(v *View, w *Worker, now time.Time) {
+	still := slices.ContainsFunc(v.DevicesOf(*w), func(d Device) bool { return d.Pace == 0 })
+	switch {
+	case still && w.Phase.HasRecords(), (still || c.paused) && w.Phase == PhaseWaiting:
+		w.Phase = PhasePaused
+	case w.Phase == PhaseWaiting && now.Sub(w.idle) < betweenChunks:
+		w.compute(w.awaits)
+	}
+	if w.Phase.HasRecords() && now.Sub(w.began) >= againShown {
+		w.Again = 0
 	}
 }
 
 // addRates computes what depends on the time.
 func (c *Collector) addRates(v *View, now time.Time) {
-	elapsed := now.Sub(v.Started)
+	elapsed, loading := now.Sub(v.Started), c.began.Sub(v.Started)
 	if v.Report != nil {
-		elapsed = v.Report.Elapsed
+		elapsed, loading = v.Report.Elapsed, v.Report.Load
 	}
 	v.Elapsed = elapsed.Seconds()
-	v.AverageRate = rate(v.Reached()-c.run, elapsed)
+	v.AverageRate = rate(v.Reached()-c.run, elapsed-loading)
 	for i := range v.Devices {
 		v.Devices[i].Records = c.deviceRecords(v.Devices[i].Device)
 	}
-	if v.Phase == orchestrator.PhaseEnded {
+	if v.Phase == PhaseEnded {
 		return
 	}
-	v.TokenRate = c.tokens.rate(now)
-	if before, ok := c.course.history.since(now); ok {
-		elapsed := now.Sub(before.time)
-		v.Rate = rate(v.Reached()-before.done, elapsed)
-		for i := range v.Devices {
-			if at := c.course.history.index(v.Devices[i].Device); at < len(before.devices) {
-				v.Devices[i].Rate = rate(v.Devices[i].Records-before.devices[at].records, elapsed)
-			}
-		}
+	v.Rate, v.TokenRate = c.work.rate(now), c.tokens.rate(now)
+	for i := range v.Devices {
+		v.Devices[i].Rate = v.Devices[i].work.rate(now)
 	}
-	total := v.Total
-	if total < 0 && v.Estimate > 0 {
-		total = v.Estimate
-	}
-	if v.Rate > 0 && total >= 0 && v.Phase == orchestrator.PhaseRunning && !v.held() {
-		eta := float64(max(0, total-v.Reached())) / v.Rate
+	size, _ := v.Size()
+	if v.Rate > 0 && c.work.settled(now) && size >= 0 && v.Phase == PhaseRunning &&
+		!v.AllIn(PhaseHeld) && !v.AllIn(PhasePaused) {
+		eta := float64(max(0, size-v.Reached())) / v.Rate
 		v.ETA = &eta
 	}
-}
-
-// held reports whether every worker that is not lost waits for a server.
-func (v *View) held() bool {
-	held := false
-	for _, w := range v.Workers {
-		switch w.Phase {
-		case orchestrator.PhaseHeld:
-			held = true
-		case orchestrator.PhaseRetired, orchestrator.PhaseLeft:
-		default:
-			return false
-		}
-	}
-	return held
 }
 
 // History returns the job's course so far.

@@ -1,10 +1,6 @@
 package view
 
-import (
-	"time"
-
-	"github.com/gpurun/gpurun/gpu"
-)
+import "time"
 
 // History is the course of a job in columns, one entry per point of time, oldest first. A
 // value that was unknown is null; between two runs of the job, all are.
@@ -23,42 +19,41 @@ type DeviceHistory struct {
 	Device      string     `json:"device"`
 	Rate        []*float64 `json:"records_per_second"`
 	Pace        []*float64 `json:"pace"`
-	Temperature []*int     `json:"temperature_c"`
-	Utilization []*int     `json:"utilization_percent"`
-	Memory      []*uint64  `json:"memory_used_bytes"`
+	Temperature []*float64 `json:"temperature_c"`
+	Utilization []*float64 `json:"utilization_percent"`
+	Memory      []*float64 `json:"memory_used_bytes"`
 	Power       []*float64 `json:"power_w"`
 }
 
 // show returns the columns.
 func (h *history) show() History {
+	n := len(h.points)
 	shown := History{
 		Interval: max(h.interval, time.Second).Seconds(), Devices: make([]DeviceHistory, len(h.names)),
-		Time: []float64{}, Done: []*int64{}, Failed: []*int64{}, Rate: []*float64{},
+		Time: make([]float64, n), Done: make([]*int64, n), Failed: make([]*int64, n), Rate: make([]*float64, n),
 	}
-	for i, name := range h.names {
-		shown.Devices[i] = newDeviceHistory(name)
+	for d, name := range h.names {
+		column := func() []*float64 { return make([]*float64, n) }
+		shown.Devices[d] = DeviceHistory{name, column(), column(), column(), column(), column(), column()}
 	}
 	for i, p := range h.points {
-		shown.Time = append(shown.Time, float64(p.time.UnixMilli())/1000)
-		if p.gap {
-			shown.addGap()
+		shown.Time[i] = float64(p.Time) / 1000
+		if p.Gap {
 			continue
 		}
 		before := h.earlier(i)
-		elapsed := p.time.Sub(before.time)
-		shown.Done = append(shown.Done, &p.done)
-		shown.Failed = append(shown.Failed, &p.failed)
-		shown.Rate = append(shown.Rate, pointer(rate(p.done-before.done, elapsed)))
+		elapsed := p.at().Sub(before.at())
+		shown.Done[i], shown.Failed[i], shown.Rate[i] = &p.Done, &p.Failed, pointer(rate(p.Done-before.Done, elapsed))
 		for d := range shown.Devices {
-			if d >= len(p.devices) {
-				shown.Devices[d].add(devicePoint{}, nil)
-				continue
+			column, now, then := &shown.Devices[d], p.device(d), before.device(d)
+			column.Pace[i], column.Temperature[i], column.Utilization[i], column.Memory[i], column.Power[i] = now[1], now[2], now[3], now[4], now[5]
+			if now[0] == nil {
+				continue // it was not there
 			}
-			earlier := p.devices[d]
-			if d < len(before.devices) {
-				earlier = before.devices[d]
+			if then[0] == nil {
+				then = now
 			}
-			shown.Devices[d].add(p.devices[d], pointer(rate(p.devices[d].records-earlier.records, elapsed)))
+			column.Rate[i] = pointer(rate(int64(*now[0]-*then[0]), elapsed))
 		}
 	}
 	return shown
@@ -70,7 +65,7 @@ const smoothTime = 5 * time.Second
 // earlier returns the point that a rate at i is measured from.
 func (h *history) earlier(i int) point {
 	first := i
-	for first > 0 && !h.points[first-1].gap && h.points[i].time.Sub(h.points[first].time) < smoothTime {
+	for first > 0 && !h.points[first-1].Gap && h.points[i].at().Sub(h.points[first].at()) < smoothTime {
 		first--
 	}
 	return h.points[first]
@@ -78,53 +73,10 @@ func (h *history) earlier(i int) point {
 
 // before returns the point before the one at i, or that one if it is the first of its run.
 func (h *history) before(i int) point {
-	if i == 0 || h.points[i-1].gap {
+	if i == 0 || h.points[i-1].Gap {
 		return h.points[i]
 	}
 	return h.points[i-1]
-}
-
-func (h *History) addGap() {
-	h.Done, h.Failed, h.Rate = append(h.Done, nil), append(h.Failed, nil), append(h.Rate, nil)
-	for i := range h.Devices {
-		h.Devices[i].add(devicePoint{}, nil)
-	}
-}
-
-func newDeviceHistory(name string) DeviceHistory {
-	return DeviceHistory{
-		Device: name, Rate: []*float64{}, Pace: []*float64{}, Temperature: []*int{}, Utilization: []*int{},
-		Memory: []*uint64{}, Power: []*float64{},
-	}
-}
-
-// add adds a point; without a rate, the device was not there.
-func (d *DeviceHistory) add(p devicePoint, rate *float64) {
-	d.Rate = append(d.Rate, rate)
-	var pace *float64
-	if rate != nil {
-		pace = &p.pace
-	}
-	d.Pace = append(d.Pace, pace)
-	d.Temperature = append(d.Temperature, known(p.sample.temperature))
-	d.Utilization = append(d.Utilization, known(p.sample.utilization))
-	var used *uint64
-	if m, ok := p.sample.memory.Get(); ok {
-		used = &m.Used
-	}
-	d.Memory = append(d.Memory, used)
-	var watt *float64
-	if w, ok := p.sample.power.Get(); ok {
-		watt = pointer(float64(w))
-	}
-	d.Power = append(d.Power, watt)
-}
-
-func known(o gpu.Optional[int]) *int {
-	if value, ok := o.Get(); ok {
-		return &value
-	}
-	return nil
 }
 
 func pointer[T any](value T) *T { return &value }

@@ -27,7 +27,7 @@ func (c *course) begin(folder string) {
 // add adds a point.
 func (c *course) add(p point) {
 	thinned := c.history.add(p)
-	c.keep(line{Point: p.line()}, thinned)
+	c.keep(line{Point: &p}, thinned)
 }
 
 // note adds what an event means to the timeline. After the last event nothing is kept.

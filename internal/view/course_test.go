@@ -103,8 +103,8 @@ func TestCourseIsBounded(t *testing.T) {
 	if lines := bytes.Count(data, []byte("\n")); lines > maxLines || lines < maxPoints/2 || len(data) > 1<<20 {
 		t.Errorf("%d lines and %d bytes after 24 hours of 8 GPUs", lines, len(data))
 	}
-	if first, _ := load(dir); first.points[0].time.Sub(clock.now) > -23*time.Hour {
-		t.Errorf("the history starts only at %v, and the job at %v", first.points[0].time, clock.now.Add(-24*time.Hour))
+	if first, _ := load(dir); first.points[0].at().Sub(clock.now) > -23*time.Hour {
+		t.Errorf("the history starts only at %v, and the job at %v", first.points[0].at(), clock.now.Add(-24*time.Hour))
 	}
 	clock.pass(time.Minute)
 	if again := runFor(t, clock, dir, 8, time.Hour); len(again.History().Time) > 2*maxPoints {

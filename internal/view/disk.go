@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gpurun/gpurun/gpu"
 )
 
 // The course of a job is kept in a file in its folder, so that it survives kill -9 and
@@ -27,25 +25,15 @@ const (
 
 // line is one line of the file: one of its members.
 type line struct {
-	Columns *columns   `json:"columns,omitempty"`
-	Point   *pointLine `json:"point,omitempty"`
-	Moment  *Moment    `json:"moment,omitempty"`
+	Columns *columns `json:"columns,omitempty"`
+	Point   *point   `json:"point,omitempty"`
+	Moment  *Moment  `json:"moment,omitempty"`
 }
 
 // columns describes the points that follow.
 type columns struct {
 	Interval float64  `json:"interval_seconds"`
 	Devices  []string `json:"devices"`
-}
-
-// pointLine is a point; its devices are those of the last columns.
-type pointLine struct {
-	Time   int64 `json:"t"` // Unix milliseconds
-	Gap    bool  `json:"gap,omitempty"`
-	Done   int64 `json:"done"`
-	Failed int64 `json:"failed,omitempty"`
-	// Devices are records, pace, temperature, utilization, memory and power of each.
-	Devices [][6]*float64 `json:"devices,omitempty"`
 }
 
 // disk writes the file from a goroutine of its own: a slow disk must not stop the job.
@@ -142,64 +130,13 @@ func (d *disk) replace(data []byte) *os.File {
 	return file
 }
 
-// columns describes the points of a history.
-func (h *history) columns() *columns {
-	return &columns{Interval: max(h.interval, time.Second).Seconds(), Devices: h.names}
-}
-
-// line returns a point as it is written.
-func (p point) line() *pointLine {
-	l := &pointLine{Time: p.time.UnixMilli(), Gap: p.gap, Done: p.done, Failed: p.failed}
-	for _, d := range p.devices {
-		figures := [6]*float64{pointer(float64(d.records)), &d.pace, number(d.sample.temperature), number(d.sample.utilization)}
-		if m, ok := d.sample.memory.Get(); ok {
-			figures[4] = pointer(float64(m.Used))
-		}
-		figures[5] = number(d.sample.power)
-		l.Devices = append(l.Devices, figures)
-	}
-	return l
-}
-
-// point returns a line as it was before it was written.
-func (l pointLine) point() point {
-	p := point{time: time.UnixMilli(l.Time), gap: l.Gap, done: l.Done, failed: l.Failed}
-	for _, f := range l.Devices {
-		d := devicePoint{pace: 1}
-		if f[0] != nil && f[1] != nil {
-			d.records, d.pace = int64(*f[0]), *f[1]
-		}
-		d.sample.temperature, d.sample.utilization = optional[int](f[2]), optional[int](f[3])
-		if f[4] != nil {
-			d.sample.memory = gpu.Some(gpu.Memory{Used: uint64(*f[4])})
-		}
-		d.sample.power = optional[gpu.Watt](f[5])
-		p.devices = append(p.devices, d)
-	}
-	return p
-}
-
-func number[T int | gpu.Watt](o gpu.Optional[T]) *float64 {
-	if value, ok := o.Get(); ok {
-		return pointer(float64(value))
-	}
-	return nil
-}
-
-func optional[T int | gpu.Watt](value *float64) gpu.Optional[T] {
-	if value == nil {
-		return gpu.Optional[T]{}
-	}
-	return gpu.Some(T(*value))
-}
-
 // encodeFile returns the content of the file.
 func encodeFile(h *history, t *timeline) []byte {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
-	_ = encoder.Encode(line{Columns: h.columns()})
+	_ = encoder.Encode(line{Columns: &columns{Interval: max(h.interval, time.Second).Seconds(), Devices: h.names}})
 	for _, p := range h.points {
-		_ = encoder.Encode(line{Point: p.line()})
+		_ = encoder.Encode(line{Point: &p})
 	}
 	for _, m := range t.moments {
 		_ = encoder.Encode(line{Moment: &m})
@@ -226,7 +163,7 @@ func load(folder string) (h history, t timeline) {
 		case l.Columns != nil:
 			h.names, h.interval = l.Columns.Devices, time.Duration(l.Columns.Interval*float64(time.Second))
 		case l.Point != nil:
-			h.points = append(h.points, l.Point.point())
+			h.points = append(h.points, *l.Point)
 		case l.Moment != nil:
 			t.put(*l.Moment)
 		}

@@ -3,20 +3,30 @@ package view
 import "time"
 
 const (
+	// growthWindow is how far back a rate looks: long enough to be steady, short enough to follow
+	// a device that slows down.
 	growthWindow = 30 * time.Second
-	growthEvery  = time.Second
+	// growthShown is how long a rate stays the same: digits that change all the time cannot be
+	// read.
+	growthShown = time.Second
 )
 
-// growth measures how fast a count grows, in the last half minute.
-type growth struct{ samples []growthSample }
+// growth measures how fast a count grows.
+type growth struct {
+	samples []growthSample
+	shown   float64 // the last result of rate, and its time
+	shownAt time.Time
+}
 
 type growthSample struct {
 	at time.Time
 	n  int64
 }
 
+// add records the count.
 func (g *growth) add(now time.Time, n int64) {
-	if last := len(g.samples) - 1; last > 0 && now.Sub(g.samples[last-1].at) < growthEvery {
+	// One sample per hundredth of the window is enough; the newest is always exact.
+	if last := len(g.samples) - 1; last > 0 && now.Sub(g.samples[last-1].at) < growthWindow/100 {
 		g.samples[last] = growthSample{now, n}
 	} else {
 		g.samples = append(g.samples, growthSample{now, n})
@@ -26,11 +36,20 @@ func (g *growth) add(now time.Time, n int64) {
 	}
 }
 
-// rate returns the growth per second, 0 while unknown.
+// rate returns the growth per second, at most a second old; 0 while unknown.
 func (g *growth) rate(now time.Time) float64 {
 	if len(g.samples) < 2 {
 		return 0
 	}
-	first, last := g.samples[0], g.samples[len(g.samples)-1]
-	return max(0, rate(last.n-first.n, now.Sub(first.at)))
+	if !g.settled(g.shownAt) || now.Sub(g.shownAt) >= growthShown {
+		first, last := g.samples[0], g.samples[len(g.samples)-1]
+		g.shown, g.shownAt = rate(last.n-first.n, now.Sub(first.at)), now
+	}
+	return g.shown
+}
+
+// settled reports whether the rate is meaningful yet: the first batches arrive late, or all at
+// once.
+func (g *growth) settled(now time.Time) bool {
+	return len(g.samples) > 1 && now.Sub(g.samples[0].at) >= growthShown
 }

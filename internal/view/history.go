@@ -11,30 +11,47 @@ import (
 // dropped and the interval doubles.
 const maxPoints = 600
 
-// rateTime is how far back a current rate looks.
-const rateTime = 30 * time.Second
-
-// point is the state at one moment. Counts are cumulative, so that dropping points loses
-// no records.
+// point is the state at one moment, in memory as in the file. Counts are cumulative, so that
+// dropping points loses no records.
 type point struct {
-	time         time.Time
-	done, failed int64
-	devices      []devicePoint // as in history.names
-	gap          bool          // no run of the job was there to count
+	Time    int64     `json:"t"`             // Unix milliseconds
+	Gap     bool      `json:"gap,omitempty"` // no run of the job was there to count
+	Done    int64     `json:"done"`
+	Failed  int64     `json:"failed,omitempty"`
+	Devices []figures `json:"devices,omitempty"` // as in history.names
 }
 
-type devicePoint struct {
-	records int64
-	pace    float64
-	sample  sampled
+// figures are the records, pace, temperature, utilization, used memory and power of a device; nil
+// where unknown.
+type figures [6]*float64
+
+func (p point) at() time.Time { return time.UnixMilli(p.Time) }
+
+// device returns the figures of a device; none if it was not there.
+func (p point) device(i int) (f figures) {
+	if i < len(p.Devices) {
+		f = p.Devices[i]
+	}
+	return f
 }
 
-// sampled is what a chart shows of a sample.
-type sampled struct {
-	temperature gpu.Optional[int]
-	utilization gpu.Optional[int]
-	memory      gpu.Optional[gpu.Memory]
-	power       gpu.Optional[gpu.Watt]
+func figuresOf(d Device) figures {
+	records := float64(d.Records)
+	f := figures{&records, &d.Pace, number(d.Temperature), number(d.Utilization), nil, number(d.Power)}
+	if m, ok := d.Memory.Get(); ok {
+		used := float64(m.Used)
+		f[4] = &used
+	}
+	return f
+}
+
+func number[T int | gpu.Watt](o gpu.Optional[T]) *float64 {
+	value, ok := o.Get()
+	if !ok {
+		return nil
+	}
+	n := float64(value)
+	return &n
 }
 
 // history keeps points at growing intervals, also those of earlier runs.
@@ -56,15 +73,15 @@ func (h *history) index(device string) int {
 
 // interrupt ends the points of an earlier run.
 func (h *history) interrupt() {
-	if n := len(h.points); n > 0 && !h.points[n-1].gap {
-		h.points = append(h.points, point{time: h.points[n-1].time.Add(time.Millisecond), gap: true})
+	if n := len(h.points); n > 0 && !h.points[n-1].Gap {
+		h.points = append(h.points, point{Time: h.points[n-1].Time + 1, Gap: true})
 	}
 }
 
 // due reports whether the next point is due.
 func (h *history) due(now time.Time) bool {
 	n := len(h.points)
-	return n == 0 || now.Sub(h.points[n-1].time) >= max(h.interval, time.Second)
+	return n == 0 || now.Sub(h.points[n-1].at()) >= max(h.interval, time.Second)
 }
 
 // add adds a point and reports whether it has thinned out the others.
@@ -72,7 +89,7 @@ func (h *history) add(p point) (thinned bool) {
 	if thinned = len(h.points) >= maxPoints; thinned {
 		kept := h.points[:0]
 		for i, p := range h.points {
-			if i%2 == 0 || p.gap {
+			if i%2 == 0 || p.Gap {
 				kept = append(kept, p)
 			}
 		}
@@ -82,17 +99,6 @@ func (h *history) add(p point) (thinned bool) {
 	}
 	h.points = append(h.points, p)
 	return thinned
-}
-
-// since returns the oldest point of this run that is not older than rateTime, or the last
-// one before.
-func (h *history) since(now time.Time) (point, bool) {
-	for i := len(h.points) - 1; i >= 0 && !h.points[i].gap; i-- {
-		if i == 0 || h.points[i-1].gap || now.Sub(h.points[i-1].time) > rateTime {
-			return h.points[i], true
-		}
-	}
-	return point{}, false
 }
 
 // rate is never negative: a chunk may be started again after its worker was lost.

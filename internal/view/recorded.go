@@ -45,14 +45,14 @@ func Record(s orchestrator.Status) Recorded {
 	h, t := load(s.Folder)
 	report := s.Report
 	r := Recorded{History: h.show(), Examples: []record.Failure{}, View: View{
-		Time: time.Now(), Phase: orchestrator.PhaseEnded, Started: report.Started, Total: report.In, Resumed: report.Resumed, ResumedAnswers: report.ResumedAnswers, Answers: report.Answers, Concurrency: report.Concurrency,
+		Time: time.Now(), Phase: PhaseEnded, Started: report.Started, Total: report.In, Resumed: report.Resumed, ResumedAnswers: report.ResumedAnswers, Answers: report.Answers, Concurrency: report.Concurrency,
 		Done:      chunk.Counts{Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
 		BatchSize: report.BatchSize, Latency: report.Latency, Timeline: t.show(), Report: &report, Figures: map[string]float64{},
 		Workers: []Worker{}, Devices: []Device{}, Failures: []Failure{}, FailuresByKind: map[string]int64{},
 	}}
 	v := &r.View
 	if s.State == orchestrator.Running {
-		v.Phase = orchestrator.PhaseRunning
+		v.Phase = PhaseRunning
 	}
 	if report.Uncounted {
 		v.Total = -1
@@ -73,8 +73,8 @@ func Record(s orchestrator.Status) Recorded {
 // computed is how long the job's runs took together.
 func (h *history) computed() (d time.Duration) {
 	for i := range h.points {
-		if !h.points[i].gap {
-			d += h.points[i].time.Sub(h.before(i).time)
+		if !h.points[i].Gap {
+			d += h.points[i].at().Sub(h.before(i).at())
 		}
 	}
 	return d
@@ -85,7 +85,7 @@ func (v *View) addReported(report orchestrator.Report, names []string) {
 	for _, w := range report.Workers {
 		device := orchestrator.DeviceOf(w.Device)
 		v.Workers = append(v.Workers, Worker{
-			Slot: w.Slot, Name: w.Device, Device: device, Phase: orchestrator.PhaseEnded, Total: w.Records,
+			Slot: w.Slot, Name: w.Device, Device: device, Phase: PhaseEnded, Total: w.Records,
 			Batches: w.Batches, Restarts: w.Restarts, Retries: w.Retries, Lost: w.Lost, Busy: w.Busy,
 		})
 		if !slices.Contains(names, device) {

@@ -1,5 +1,7 @@
 package view
 
+import "slices"
+
 // stripCells is how many cells the input is divided into.
 const stripCells = 240
 
@@ -76,6 +78,7 @@ func spread(cells []int64, size, first, records int64) {
 // show returns the strip of total records (-1: unknown), which begin with number first,
 // with the workers' chunks.
 func (s *strip) show(total, first int64, workers []Worker) Strip {
+	workers = slices.DeleteFunc(slices.Clone(workers), func(w Worker) bool { return !w.Phase.HasRecords() })
 	for _, w := range workers {
 		s.fit(w.First - first + w.Records)
 	}

@@ -8,6 +8,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -17,10 +18,12 @@ import (
 
 // View is a job at one moment. It is a value: nothing in it changes.
 type View struct {
-	Time  time.Time          `json:"time"`
-	Phase orchestrator.Phase `json:"phase"`
-	// Started is when the job was planned; zero before.
+	Time  time.Time `json:"time"`
+	Phase Phase     `json:"phase"`
+	// Started is when the job was planned; zero before. Folder is its job folder, "" before and
+	// if it has none.
 	Started time.Time `json:"started,omitzero"`
+	Folder  string    `json:"folder,omitempty"`
 	Elapsed float64   `json:"elapsed_seconds"`
 	// Total is the number of records, -1 while unknown. Done counts those of earlier runs
 	// too, Resumed only those.
@@ -39,8 +42,8 @@ type View struct {
 	// is how many records it computes at a time, 0 for other kernels.
 	Answers     int64 `json:"answers"`
 	Concurrency int   `json:"concurrency,omitempty"`
-	// Rate is that of the last half minute, AverageRate that of this run. Answers count when
-	// they are logged.
+	// Rate is the rate of the last half minute, AverageRate the rate of this run since its first chunk
+	// began: how long a model loads says nothing about the rest. Answers count when they are logged.
 	Rate        float64 `json:"records_per_second"`
 	AverageRate float64 `json:"average_records_per_second"`
 	// ETA is how long the rest takes at that rate; nil while unknown.
@@ -72,6 +75,37 @@ type View struct {
 // Reached counts the records that are done or have an answer: how far the job is.
 func (v View) Reached() int64 { return v.Done.Records + v.Answers }
 
+// Size returns how many records there are, -1 if that is unknown. about means that it is an
+// estimate.
+func (v View) Size() (records int64, about bool) {
+	if v.Total < 0 && v.Estimate > 0 {
+		return max(v.Estimate, v.Reached()), true
+	}
+	return v.Total, false
+}
+
+// AllIn reports whether every worker that the job still has is in this phase.
+func (v View) AllIn(p Phase) bool {
+	found := false
+	for _, w := range v.Workers {
+		if w.Phase != p && w.Phase != PhaseRetired && w.Phase != PhaseLeft {
+			return false
+		}
+		found = found || w.Phase == p
+	}
+	return found
+}
+
+// DevicesOf returns the devices of a worker, the one that it is named after first.
+func (v View) DevicesOf(w Worker) (list []Device) {
+	for _, d := range v.Devices {
+		if d.Device == w.Device || d.UUID != "" && slices.Contains(w.GPUs, d.UUID) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
 // Worker is one slot.
 type Worker struct {
 	Slot int `json:"slot"`
@@ -79,16 +113,19 @@ type Worker struct {
 	Name   string `json:"name"`
 	Device string `json:"device"`
 	// GPUs are the UUIDs of its devices, where known.
-	GPUs  []string           `json:"gpus,omitempty"`
-	PID   int                `json:"pid,omitempty"`
-	Phase orchestrator.Phase `json:"phase"`
-	// First, Records and Done describe its chunk, or all of its chunks if the kernel computes
-	// records one by one; Records is 0 if it has none.
+	GPUs  []string `json:"gpus,omitempty"`
+	PID   int      `json:"pid,omitempty"`
+	Phase Phase    `json:"phase"`
+	// First, Records and Done describe its chunk, or the last one if it waits, or all of its
+	// chunks if the kernel computes records one by one; Records is 0 if there is none.
 	First   int64 `json:"chunk_first"`
 	Records int64 `json:"chunk_records"`
 	Done    int64 `json:"chunk_done"`
-	// Total and Failed count the records of its finished chunks. If the kernel computes records
-	// one by one, Total counts those that it has computed in this run, also in other chunks.
+	// Again counts the records that were lost with its last process and are computed again, until
+	// a while after that has begun.
+	Again int64 `json:"again,omitempty"`
+	// Total counts the records that it has computed in this run, also those that were lost, and
+	// Failed the failed ones of its finished chunks.
 	Total  int64 `json:"records"`
 	Failed int64 `json:"failed"`
 	// Restarts counts kernel processes started after one died, Retries batches computed
@@ -101,9 +138,9 @@ type Worker struct {
 	Load time.Duration `json:"load_ns"`
 	Busy time.Duration `json:"busy_ns"`
 
-	awaits   orchestrator.Awaits // what its kernel waits for
-	computed int64               // records in this run, also those of chunks that were lost
-	counted  int64               // records of the current chunk that are among those
+	awaits orchestrator.Awaits // what its kernel waits for
+	began  time.Time           // its chunk
+	idle   time.Time           // when it finished its last chunk
 }
 
 // Device is one device of the job and its last sample, if it is a monitored GPU.
@@ -132,6 +169,8 @@ type Device struct {
 	Framework   gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
 	Throttle    gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
 	Problem     string                            `json:"problem,omitempty"`
+
+	work *growth // of Records
 }
 
 // Failure is the failed records of one cause.

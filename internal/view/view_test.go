@@ -110,7 +110,7 @@ func TestAnswers(t *testing.T) {
 		Slot: 0, First: 100, Counts: chunk.Tally{Counts: chunk.Counts{Records: 50, Succeeded: 50}}, Job: chunk.Counts{Records: 150},
 		Answers: 550, Ahead: 550, Held: 850, Computed: 200, Total: 1000,
 	})
-	if w := c.View().Workers[0]; w.Phase != orchestrator.PhaseComputing || w.First != 150 || w.Records != 850 || w.Done != 550 || w.Total != 200 {
+	if w := c.View().Workers[0]; w.Phase != PhaseComputing || w.First != 150 || w.Records != 850 || w.Done != 550 || w.Total != 200 {
 		t.Errorf("after a checkpoint: %+v", w)
 	}
 	c.Event(orchestrator.Finished{Report: orchestrator.Report{In: 1000, Pending: 850, Succeeded: 150, Answers: 540, Elapsed: 19 * time.Second}})
@@ -125,10 +125,14 @@ func TestRates(t *testing.T) {
 	clock := newClock()
 	c := NewCollector(clock.get)
 	c.Event(plan(10_000, 2))
+	clock.pass(time.Minute) // to load a model
+	for i := range 2 {
+		c.Event(orchestrator.ChunkStarted{Slot: i, Records: 8000})
+	}
 	for i := int64(1); i <= 60; i++ { // 100 records a second, GPU 0 three quarters of them
 		clock.pass(time.Second)
-		c.Event(orchestrator.Progress{Slot: 0, Chunk: chunk.Counts{Records: 75 * i}, Records: 8000, Job: chunk.Counts{Records: 100 * i}, Total: 10_000})
-		c.Event(orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 25 * i}, Records: 8000, Job: chunk.Counts{Records: 100 * i}, Total: 10_000})
+		c.Event(orchestrator.Progress{Slot: 0, Chunk: chunk.Counts{Records: 75 * i}, Computed: 75 * i, Records: 8000, Job: chunk.Counts{Records: 100 * i}, Total: 10_000})
+		c.Event(orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 25 * i}, Computed: 25 * i, Records: 8000, Job: chunk.Counts{Records: 100 * i}, Total: 10_000})
 	}
 	v := c.View()
 	if v.Rate < 99 || v.Rate > 101 || v.AverageRate < 99 || v.AverageRate > 101 || v.ETA == nil || *v.ETA < 39 || *v.ETA > 41 {
@@ -138,7 +142,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("GPU 0: %g records/s", r)
 	}
 	c.Event(orchestrator.Paused{})
-	if v := c.View(); v.Phase != orchestrator.PhasePaused || v.ETA != nil {
+	if v := c.View(); v.Phase != PhasePaused || v.ETA != nil {
 		t.Errorf("paused: %s, %v", v.Phase, v.ETA)
 	}
 }
@@ -213,21 +217,21 @@ func TestCountersNeverFall(t *testing.T) {
 	before = c.View()
 	good := func(n int64) chunk.Counts { return chunk.Counts{Records: n, Succeeded: n} }
 	then("begun", orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400}, 0, 0, 0)
-	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(300), Records: 400, Job: good(300), Total: 1000}, 300, 0, 300)
+	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(300), Computed: 300, Records: 400, Job: good(300), Total: 1000}, 300, 0, 300)
 	then("lost", orchestrator.WorkerLost{Slot: 0}, 0, 0, 300)
 	then("again", orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400}, 0, 0, 300)
-	then("on the way again", orchestrator.Progress{Slot: 0, Chunk: good(100), Records: 400, Job: good(100), Total: 1000}, 100, 0, 400)
-	then("finished", orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: good(400)}, Job: good(400), Total: 1000}, 400, 400, 700)
+	then("on the way again", orchestrator.Progress{Slot: 0, Chunk: good(100), Computed: 400, Records: 400, Job: good(100), Total: 1000}, 100, 0, 400)
+	then("finished", orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: good(400)}, Computed: 700, Job: good(400), Total: 1000}, 400, 400, 700)
 	then("suspicious", orchestrator.ChunkStarted{Slot: 0, First: 400, Records: 100}, 400, 400, 700)
-	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(100), Records: 100, Job: good(500), Total: 1000}, 500, 400, 800)
+	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(100), Computed: 800, Records: 100, Job: good(500), Total: 1000}, 500, 400, 800)
 	then("suspended", orchestrator.ChunkStarted{Slot: 0, First: 500, Records: 100}, 500, 400, 800)
-	then("cleared", orchestrator.ChunkDone{Slot: 0, First: 400, Counts: chunk.Tally{Counts: good(100)}, Job: good(500), Total: 1000}, 500, 500, 800)
+	then("cleared", orchestrator.ChunkDone{Slot: 0, First: 400, Counts: chunk.Tally{Counts: good(100)}, Computed: 790, Job: good(500), Total: 1000}, 500, 500, 800)
 	given := chunk.Tally{
 		Counts: chunk.Counts{Records: 100, Failed: 100},
 		Kinds:  map[string]chunk.KindStats{"record": {Count: 100}}, Causes: map[string]chunk.KindStats{"record:x": {Count: 100}},
 	}
 	then("given up", orchestrator.ChunkGivenUp{First: 500, Records: 100, Failed: 100, Counts: given}, 500, 600, 800)
-	then("moves on", orchestrator.Progress{Slot: 1, Chunk: good(200), Records: 400, Job: chunk.Counts{Records: 800, Succeeded: 700, Failed: 100}, Total: 1000}, 800, 600, 800)
+	then("moves on", orchestrator.Progress{Slot: 1, Chunk: good(200), Computed: 200, Records: 400, Job: chunk.Counts{Records: 800, Succeeded: 700, Failed: 100}, Total: 1000}, 800, 600, 800)
 	then("stopped", orchestrator.Finished{Report: orchestrator.Report{In: 1000, Pending: 400, Succeeded: 500, Failed: 100}}, 600, 600, 800)
 }
 
@@ -251,7 +255,7 @@ func TestExitedWorkersStayExited(t *testing.T) {
 		c.Event(orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400})
 		c.Event(exit)
 		want := c.View().Workers[0].Phase
-		c.Event(orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: chunk.Counts{Records: 100, Succeeded: 100}}, Total: 1000})
+		c.Event(orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: chunk.Counts{Records: 100, Succeeded: 100}}, Computed: 100, Total: 1000})
 		if w := c.View().Workers[0]; w.Phase != want || w.Total != 100 {
 			t.Errorf("after %T: %+v, want the phase %s", exit, w, want)
 		}
@@ -266,13 +270,13 @@ func TestWorkersOfAPausedDevice(t *testing.T) {
 		c.Event(orchestrator.ChunkStarted{Slot: i, First: int64(i), Records: 400})
 	}
 	c.Event(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Critical, Pace: 0})
-	if w := c.View().Workers; w[0].Phase != orchestrator.PhasePaused || w[1].Phase != orchestrator.PhaseComputing {
+	if w := c.View().Workers; w[0].Phase != PhasePaused || w[1].Phase != PhaseComputing {
 		t.Errorf("%s and %s, want paused and computing", w[0].Phase, w[1].Phase)
 	}
 	c.Event(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Throttled, Pace: 0.5})
 	c.Event(orchestrator.Paused{})
 	c.Event(orchestrator.ChunkDone{Slot: 1, First: 1, Counts: chunk.Tally{Counts: chunk.Counts{Records: 400}}})
-	if w := c.View().Workers; w[0].Phase != orchestrator.PhaseComputing || w[1].Phase != orchestrator.PhasePaused {
+	if w := c.View().Workers; w[0].Phase != PhaseComputing || w[1].Phase != PhasePaused {
 		t.Errorf("%s and %s, want computing and paused", w[0].Phase, w[1].Phase)
 	}
 }

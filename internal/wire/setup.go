@@ -6,6 +6,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
 // Setup is the first message: it configures the worker.
@@ -28,7 +29,7 @@ type Setup struct {
 	PluginPath string `json:"plugin_path,omitempty"`
 	// SocketDir is this worker's private folder for the kernel's socket.
 	SocketDir   string        `json:"socket_dir"`
-	Device      Device        `json:"device"`
+	Device      kernel.Device `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`
 	// Checkpoint is how much work a power loss may cost: a concurrent kernel's answers are
@@ -94,11 +95,10 @@ type Records struct {
 	SourceField string   `json:"source_field,omitempty"` // a member for where a record comes from
 	Reprocess   bool     `json:"reprocess,omitempty"`
 	NoValidate  bool     `json:"no_validate,omitempty"`
-	ErrorsApart bool     `json:"errors_apart,omitempty"`
-	Framed      bool     `json:"framed,omitempty"`
-	// FrameFailures: see commit.PartOptions.
-	FrameFailures bool `json:"frame_failures,omitempty"`
-	// Batch: see commit.PartOptions.
+	// Store and ErrorsApart are as in commit.PartOptions.
+	Store       chunk.Store `json:"store,omitempty"`
+	ErrorsApart bool        `json:"errors_apart,omitempty"`
+	// Batch: the lines of results are those of OpenAI's batch files.
 	Batch bool   `json:"batch,omitempty"`
 	Step  string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.
@@ -131,14 +131,3 @@ type FetchMember struct {
 // that many, batches of texts of 3 to 250 words cost 1.1 times as much as if all were sorted
 // at once.
 const WindowBatches = 16
-
-// Device describes the device to the kernel.
-type Device struct {
-	Name    string `json:"name"`
-	Index   int    `json:"index"`
-	UUID    string `json:"uuid,omitempty"`
-	Memory  uint64 `json:"memory,omitempty"`
-	Count   int    `json:"count"`
-	GPU     bool   `json:"gpu"`
-	Threads int    `json:"threads"`
-}

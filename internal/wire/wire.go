@@ -31,6 +31,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
 // Message is one message: exactly one member is set.
@@ -149,7 +150,7 @@ type End struct{}
 
 // Ready means that the kernel is open, or described.
 type Ready struct {
-	Info Info `json:"info"`
+	Info kernel.Info `json:"info"`
 	// Files are the kernel's files, which its results depend on.
 	Files []string `json:"files,omitempty"`
 	// Data lists the Files that are not code.
@@ -182,7 +183,7 @@ type Progress struct {
 	Tuning bool          `json:"tuning,omitempty"`
 	// Memory is the memory held by the kernel's framework, if the kernel reports it.
 	Memory *FrameworkMemory `json:"memory,omitempty"`
-	// Latency is that of the batches since the last message of this chunk.
+	// Latency is the latency of the batches since the last message of this chunk.
 	Latency *histogram.Histogram `json:"latency,omitempty"`
 }
 
@@ -309,7 +310,7 @@ type Stats struct {
 	// records are not grouped.
 	Cost   int64 `json:"cost,omitempty"`
 	Padded int64 `json:"padded,omitempty"`
-	// Latency is that of the batches since the last Progress.
+	// Latency is the latency of the batches since the last Progress.
 	Latency *histogram.Histogram `json:"latency,omitempty"`
 	// Figures are further counts by name, such as fetched files; they appear in metrics.
 	Figures map[string]float64 `json:"figures,omitempty"`

@@ -31,8 +31,8 @@ type Job struct {
 	Format encode.Format
 	// SourceField is the member of results that says where their record comes from.
 	SourceField string
-	// Batch: the output consists of lines of OpenAI's batch files.
-	Batch bool
+	// Store is how parts kept their results.
+	Store chunk.Store
 	// Parts is the manifest of an output that is a folder; nil for a file.
 	Parts *commit.Manifest
 	// KeptApart: Errors is in the job folder, because the output does not hold the failed
@@ -46,10 +46,11 @@ type Job struct {
 	ArraySums []chunk.FileSum
 }
 
-// dir is where the failed records are computed again. marker means that the new files are
-// complete and only need to be renamed.
+// dir is where the failed records are computed again, next where the new files are. marker means
+// that they are complete and only need to be renamed.
 const (
 	dir    = "retry"
+	next   = "retry.next"
 	marker = "retry.json"
 )
 
@@ -68,20 +69,20 @@ func (j Job) Results() string { return j.join(dir, "out.jsonl") }
 func (j Job) Collect() (count int64, err error) {
 	before, err := os.Stat(j.join(commit.FailuresFile))
 	if err != nil {
-		return 0, fault.New(fault.Conflict, "read failures: %w", err)
+		return 0, fault.JobFiles.Of(fault.Conflict, "read failures: %w", err)
 	}
 	made, err := os.Stat(j.Input())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, fault.New(fault.Storage, "look for an earlier retry: %w; nothing was changed", err)
+		return 0, fault.JobFiles.New("look for an earlier retry: %w; nothing was changed", err)
 	}
 	if err == nil && made.ModTime().After(before.ModTime()) && j.results().CheckFailed() == nil {
 		return 1, nil
 	}
 	if err := os.RemoveAll(j.join(dir)); err != nil {
-		return 0, fault.New(fault.Storage, "clear retry folder: %w", err)
+		return 0, fault.JobFiles.New("clear retry folder: %w", err)
 	}
 	if err := os.Mkdir(j.join(dir), 0o700); err != nil {
-		return 0, fault.New(fault.Storage, "make retry folder: %w", err)
+		return 0, fault.JobFiles.New("make retry folder: %w", err)
 	}
 	if count, err = j.results().CopyFailed(j.Input() + ".tmp"); err != nil {
 		return 0, err
@@ -90,7 +91,7 @@ func (j Job) Collect() (count int64, err error) {
 		return 0, os.RemoveAll(j.join(dir))
 	}
 	if err := os.Rename(j.Input()+".tmp", j.Input()); err != nil {
-		return 0, fault.New(fault.Storage, "make retry input: %w", err)
+		return 0, fault.JobFiles.New("make retry input: %w", err)
 	}
 	return count, nil
 }
@@ -98,24 +99,20 @@ func (j Job) Collect() (count int64, err error) {
 // results describes the job's result files and the new results.
 func (j Job) results() amend.Retried {
 	r := amend.Retried{
-		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format, SourceField: j.SourceField, Batch: j.Batch,
-		Failed: j.Input(), Again: j.Results(), AgainFailures: j.join(dir, "out.jsonl.gpurun", commit.FailuresFile),
-		Dir: j.Folder,
+		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format, SourceField: j.SourceField, Store: j.Store,
+		Failed: j.Input(), Again: j.Results(),
+		Dir: j.join(next),
 	}
 	if j.Parts != nil {
 		r.Parts = j.Parts.Parts
 	}
-	r.Layout, r.NoValues, r.Arrays, r.ArraySums = j.NewLayout, j.Layout == nil, j.Arrays, j.ArraySums
-	r.Groups, r.KeptApart = j.join(commit.GroupsFile), j.KeptApart
+	r.Layout, r.NoValues, r.Arrays, r.ArraySums = j.NewLayout, j.Layout == nil && j.NewLayout != nil, j.Arrays, j.ArraySums
+	r.KeptApart = j.KeptApart
 	return r
 }
 
-// Merge builds the new files from the old ones and the results of the kernel named step.
-func (j Job) Merge(step string) (amend.Merged, error) {
-	r := j.results()
-	r.Step = step
-	return r.Merge()
-}
+// Merge builds the new files from the old ones and the results.
+func (j Job) Merge() (commit.Rewritten, error) { return j.results().Merge() }
 
 // merged is the content of the marker: the state after the files are renamed.
 type merged struct {
@@ -131,18 +128,18 @@ type merged struct {
 func (j Job) Commit(ctx context.Context, report any, parts *commit.Manifest, output chunk.FileSum, arrays []chunk.FileSum) error {
 	m := merged{report, parts, make(map[string]chunk.FileSum)}
 	if parts == nil {
-		m.Sums[amend.NextFiles[chunk.Results]] = output
+		m.Sums[commit.Temporary[chunk.Results]] = output
 	}
 	for i, sum := range arrays {
-		m.Sums[amend.NextArray(i)] = sum
+		m.Sums[commit.TemporaryArray(i)] = sum
 	}
-	for _, name := range []string{amend.NextFiles[chunk.FailedRecords], amend.NextFiles[chunk.Failures], amend.NextGroups} {
-		sum, err := chunk.SumFile(ctx, j.join(name))
+	for _, name := range []string{commit.Temporary[chunk.FailedRecords], commit.Temporary[chunk.Failures]} {
+		sum, err := chunk.SumFile(ctx, j.join(next, name))
 		switch {
 		case err == nil:
 			m.Sums[name] = sum
 		case !errors.Is(err, os.ErrNotExist):
-			return fault.New(fault.Storage, "read %s: %w", name, err)
+			return fault.JobFiles.New("read %s: %w", name, err)
 		}
 	}
 	data, err := json.Marshal(m)
@@ -150,7 +147,7 @@ func (j Job) Commit(ctx context.Context, report any, parts *commit.Manifest, out
 		return err
 	}
 	if err := files.WriteDurably(j.join(marker), data, files.PrivateMode); err != nil {
-		return fault.New(fault.Storage, "write %s: %w", marker, err)
+		return fault.JobFiles.New("write %s: %w", marker, err)
 	}
 	crash.Point("retry-merged")
 	return nil
@@ -170,7 +167,7 @@ func (j Job) read(report any) (result merged, err error) {
 		err = json.Unmarshal(data, &result)
 	}
 	if err != nil {
-		return result, fault.New(fault.Conflict, "read %s: %w", j.join(marker), err)
+		return result, fault.JobFiles.Of(fault.Conflict, "read %s: %w", j.join(marker), err)
 	}
 	return result, nil
 }
@@ -178,11 +175,10 @@ func (j Job) read(report any) (result merged, err error) {
 // finals returns where the new files belong, those first that may be replaced before the output:
 // their names, and their final paths, which are empty for files that are not needed.
 func (j Job) finals() (names, paths []string) {
-	names, paths = []string{amend.NextGroups}, []string{j.join(commit.GroupsFile)}
 	for i, a := range j.Arrays {
-		names, paths = append(names, amend.NextArray(i)), append(paths, a.Path)
+		names, paths = append(names, commit.TemporaryArray(i)), append(paths, a.Path)
 	}
-	names, paths = append(names, amend.NextFiles[:]...), append(paths, j.Output, j.Errors, j.join(commit.FailuresFile))
+	names, paths = append(names, commit.Temporary[:]...), append(paths, j.Output, j.Errors, j.join(commit.FailuresFile))
 	for i, path := range paths {
 		if path != "" {
 			paths[i] = files.RealPath(path) // a link stays one
@@ -202,7 +198,7 @@ func (j Job) Check(ctx context.Context) error {
 	names, finals := j.finals()
 	for i, name := range names {
 		want, known := result.Sums[name]
-		path := j.join(name)
+		path := j.join(next, name)
 		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 			path = finals[i]
 		}
@@ -213,7 +209,7 @@ func (j Job) Check(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fault.New(fault.Conflict, "a retry was interrupted when its results were complete, and %s is damaged since; nothing was replaced now: remove %s, and retry again", path, j.join(marker))
+			return fault.RetryDamaged.New("a retry was interrupted when its results were complete, and %s is damaged since; nothing was replaced now: remove %s, and retry again", path, j.join(marker))
 		}
 	}
 	return nil
@@ -228,7 +224,7 @@ func (j Job) Replace(report any) error {
 	}
 	names, finals := j.finals()
 	for i, name := range names {
-		if err := rename(j.join(name), finals[i], result.Parts); err != nil {
+		if err := rename(j.join(next, name), finals[i], result.Parts); err != nil {
 			return err
 		}
 		crash.Point("retry-renamed")
@@ -253,5 +249,6 @@ func rename(next, final string, parts *commit.Manifest) error {
 // Clear removes the files of the retry when the job's report is saved.
 func (j Job) Clear() error {
 	_ = os.RemoveAll(j.join(dir))
+	_ = os.RemoveAll(j.join(next))
 	return os.Remove(j.join(marker))
 }

@@ -17,9 +17,12 @@ func testJob(t *testing.T) Job {
 	t.Helper()
 	folder := t.TempDir()
 	j := Job{Folder: folder, Output: filepath.Join(folder, "out.jsonl")}
+	if err := os.Mkdir(j.join(next), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{
 		"out.jsonl": "old\n", "failures.jsonl": "old failures\n",
-		"output.next": "new\n", "errors.next": "not needed\n", "failures.next": "new failures\n",
+		next + "/output.partial": "new\n", next + "/errors.partial": "not needed\n", next + "/failures.partial": "new failures\n",
 	} {
 		if err := os.WriteFile(j.join(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -28,7 +31,7 @@ func testJob(t *testing.T) Job {
 	if Committed(folder) {
 		t.Error("committed before Commit")
 	}
-	sum, err := chunk.SumFile(t.Context(), j.join("output.next"))
+	sum, err := chunk.SumFile(t.Context(), j.join(next, "output.partial"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +49,12 @@ func testJob(t *testing.T) Job {
 func TestReplaceContinues(t *testing.T) {
 	for name, renamed := range map[string]map[string]string{
 		"none renamed":       {},
-		"the output renamed": {"output.next": "out.jsonl"},
-		"all renamed":        {"output.next": "out.jsonl", "failures.next": "failures.jsonl", "errors.next": "gone"},
+		"the output renamed": {"output.partial": "out.jsonl"},
+		"all renamed":        {"output.partial": "out.jsonl", "failures.partial": "failures.jsonl", "errors.partial": "gone"},
 	} {
 		j := testJob(t)
 		for from, to := range renamed {
-			if err := os.Rename(j.join(from), j.join(to)); err != nil {
+			if err := os.Rename(j.join(next, from), j.join(to)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -67,7 +70,7 @@ func TestReplaceContinues(t *testing.T) {
 				t.Errorf("%s: %s has %q, %v", name, file, text, err)
 			}
 		}
-		if _, err := os.Stat(j.join("errors.next")); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(j.join(next, "errors.partial")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: the file that is not needed remains: %v", name, err)
 		}
 		if err := j.Clear(); err != nil || Committed(j.Folder) {
@@ -80,10 +83,10 @@ func TestReplaceContinues(t *testing.T) {
 // made them are refused.
 func TestDamagedResultsReplaceNothing(t *testing.T) {
 	for name, damage := range map[string]func(Job) error{
-		"cut":        func(j Job) error { return os.Truncate(j.join("output.next"), 2) },
-		"empty":      func(j Job) error { return os.Truncate(j.join("failures.next"), 0) },
-		"other byte": func(j Job) error { return os.WriteFile(j.join("output.next"), []byte("nex\n"), 0o600) },
-		"lost":       func(j Job) error { return os.Remove(j.join("output.next")) },
+		"cut":        func(j Job) error { return os.Truncate(j.join(next, "output.partial"), 2) },
+		"empty":      func(j Job) error { return os.Truncate(j.join(next, "failures.partial"), 0) },
+		"other byte": func(j Job) error { return os.WriteFile(j.join(next, "output.partial"), []byte("nex\n"), 0o600) },
+		"lost":       func(j Job) error { return os.Remove(j.join(next, "output.partial")) },
 	} {
 		j := testJob(t)
 		if err := damage(j); err != nil {

@@ -56,7 +56,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		return plugins.Info{}, err
 	}
 	if len(c.Steps) == 0 {
-		return plugins.Info{}, fault.New(fault.Incompatible, "the kernel chain needs steps").Set("step KERNEL")
+		return plugins.Info{}, fault.NoKernel.Of(fault.Incompatible, "the kernel chain needs steps").Set("step KERNEL")
 	}
 	k.nanFails = c.NaN == "error"
 	info := plugins.Info{Name: "chain"}
@@ -71,7 +71,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 			return plugins.Info{}, inStep(err, one.Name)
 		}
 		if needs.Concurrency > 0 {
-			return plugins.Info{}, fault.New(fault.Usage, "kernel %s computes records one by one (concurrency %d), which does not work as a step of a chain: "+
+			return plugins.Info{}, fault.KernelUnsuited.New("kernel %s computes records one by one (concurrency %d), which does not work as a step of a chain: "+
 				"run it as a job of its own", one.Name, needs.Concurrency).InStep(one.Name)
 		}
 		needs.InFlight = max(1, needs.InFlight)
@@ -127,7 +127,7 @@ func inStep(err error, name string) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fault.New(fault.Unknown, "%w", err).InStep(name)
+	return fault.KernelException.Of(fault.Unknown, "%w", err).InStep(name)
 }
 
 // Open opens the steps one after the other.

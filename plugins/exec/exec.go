@@ -75,13 +75,13 @@ func parse(config plugins.Config) (plugins.ExecConfig, error) {
 		c.Mode = ModeBatch
 	case ModeStream, ModeBatch, ModePerRecord:
 	default:
-		return c, fault.New(fault.Usage, "unknown exec mode %q: use %s, %s or %s", c.Mode, ModeBatch, ModeStream, ModePerRecord)
+		return c, fault.BadValue.New("unknown exec mode %q: use %s, %s or %s", c.Mode, ModeBatch, ModeStream, ModePerRecord)
 	}
 	if c.ID != "" && c.Mode == ModePerRecord {
-		return c, fault.New(fault.Usage, "an ID is for the modes %s and %s: with %s every line of a process answers its only record", ModeBatch, ModeStream, ModePerRecord).Set("exec-id")
+		return c, fault.KernelUnsuited.New("an ID is for the modes %s and %s: with %s every line of a process answers its only record", ModeBatch, ModeStream, ModePerRecord).Set("exec-id")
 	}
 	if strings.TrimSpace(c.Command) == "" {
-		return c, fault.New(fault.Incompatible, "exec needs a program").WithCode(fault.NoKernel, "exec:./program")
+		return c, fault.NoKernel.Of(fault.Incompatible, "exec needs a program").Set("exec:./program")
 	}
 	return c, nil
 }
@@ -172,7 +172,7 @@ func (k *kernel) classify(err error) error {
 			}
 		}
 	}
-	return fault.New(found, "%w", err).WithDetail(e.Detail).Signed(sign)
+	return fault.KernelException.Of(found, "%w", err).WithDetail(e.Detail).Signed(sign)
 }
 
 func (k *kernel) oneBatch(batch plugins.Batch) ([][]byte, error) {

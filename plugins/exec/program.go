@@ -194,18 +194,18 @@ func (p *program) wrongCount(lines [][]byte, records int) error {
 
 // wrongLine returns the failure of a program whose line does not answer its record.
 func wrongLine(at int, err error, lines [][]byte) error {
-	return fault.New(fault.Batch, "exec: line %d does not answer its record: %w (exec-id)%s", at+1, err, quoted(lines[at]))
+	return fault.WrongLines.New("exec: line %d does not answer its record: %w (exec-id)%s", at+1, err, quoted(lines[at]))
 }
 
 // tooLong returns the failure for a line over the limit.
 func (p *program) tooLong() error {
-	return fault.New(fault.Batch, "exec: the program wrote a line of more than %d bytes (max-record-bytes)", p.out.most)
+	return fault.TooLarge.New("exec: the program wrote a line of more than %d bytes (max-record-bytes)", p.out.most)
 }
 
 // measure adds a line to the total output for the batch and enforces the limit.
 func (p *program) measure(line []byte, total *atomic.Int64) error {
 	if total.Add(int64(len(line))+lineCost) > maxAnswers {
-		return fault.New(fault.Batch, "%w", errTooMuch)
+		return fault.TooLarge.New("%w", errTooMuch)
 	}
 	return nil
 }

@@ -136,8 +136,8 @@ func (k *kernel) prove(p *program, batch plugins.Batch, lines [][]byte, written 
 // surplus is the failure of a program that has written more lines than it was given records:
 // its answers can no longer be matched to records.
 func (p *program) surplus() error {
-	return fault.New(fault.Incompatible, "exec: the program wrote more lines than it was given records%s, so its answers, also earlier ones, "+
-		"cannot be matched to records by position; %s", quoted(p.peek()), advice).WithCode(fault.Damaged, "")
+	return fault.ExtraLines.New("exec: the program wrote more lines than it was given records%s, so its answers, also earlier ones, "+
+		"cannot be matched to records by position; %s", quoted(p.peek()), advice)
 }
 
 // advice is how to fix a program that writes lines that are not answers.

@@ -1672,7 +1672,9 @@ type Answer struct {
 	// As in ProcessReply.
 	Nulls uint32 `protobuf:"varint,8,opt,name=nulls,proto3" json:"nulls,omitempty"`
 	// Counts to add to those of the job, by name, such as tokens.
-	Figures       map[string]int64 `protobuf:"bytes,9,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Figures map[string]int64 `protobuf:"bytes,9,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// plugins.ServerState.
+	Server        uint32 `protobuf:"varint,10,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1768,6 +1770,13 @@ func (x *Answer) GetFigures() map[string]int64 {
 		return x.Figures
 	}
 	return nil
+}
+
+func (x *Answer) GetServer() uint32 {
+	if x != nil {
+		return x.Server
+	}
+	return 0
 }
 
 var File_kernel_proto protoreflect.FileDescriptor
@@ -1907,7 +1916,7 @@ const file_kernel_proto_rawDesc = "" +
 	"\aanswers\x18\x01 \x03(\v2\x18.gpurun.kernel.v1.AnswerR\aanswers\x120\n" +
 	"\x06memory\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x122\n" +
 	"\asources\x18\x03 \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\xf9\x02\n" +
+	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\x91\x03\n" +
 	"\x06Answer\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\rR\averdict\x12\x14\n" +
@@ -1917,7 +1926,9 @@ const file_kernel_proto_rawDesc = "" +
 	"\afailure\x18\x06 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12-\n" +
 	"\x12after_milliseconds\x18\a \x01(\x04R\x11afterMilliseconds\x12\x14\n" +
 	"\x05nulls\x18\b \x01(\rR\x05nulls\x12?\n" +
-	"\afigures\x18\t \x03(\v2%.gpurun.kernel.v1.Answer.FiguresEntryR\afigures\x1a:\n" +
+	"\afigures\x18\t \x03(\v2%.gpurun.kernel.v1.Answer.FiguresEntryR\afigures\x12\x16\n" +
+	"\x06server\x18\n" +
+	" \x01(\rR\x06server\x1a:\n" +
 	"\fFiguresEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x012\xc6\x03\n" +

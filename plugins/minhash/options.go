@@ -52,7 +52,7 @@ func Parse(config plugins.Config) (Options, error) {
 		return o, err
 	}
 	if problem := o.problem(); problem != "" {
-		return o, fault.New(fault.Incompatible, "kernel configuration: %s", problem)
+		return o, fault.KernelConfig.New("kernel configuration: %s", problem)
 	}
 	return o, nil
 }

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
 	"github.com/gpurun/gpurun/internal/keepalive"
@@ -27,8 +26,8 @@ import (
 type client struct {
 	*settings
 	http    *http.Client
-	limiter *limiter
 	outage  outage
+	refused refusals
 	post    *http.Request // what all requests for records have in common
 }
 
@@ -41,7 +40,7 @@ func newClient(s *settings) *client {
 		transport.DialContext = s.server.Dial
 	}
 	transport.DialContext = keepalive.Dialer(transport.DialContext)
-	c := &client{settings: s, limiter: newLimiter(s.Concurrency), outage: outage{asking: make(chan struct{}, 1)}, http: &http.Client{
+	c := &client{settings: s, outage: outage{asking: make(chan struct{}, 1)}, http: &http.Client{
 		Transport: transport,
 		// A server that redirects is the wrong one. Following it could send the key and
 		// the records elsewhere. A transport alone, as for requests, follows none.
@@ -58,30 +57,11 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	if !c.available(ctx) {
 		return reply{}, answer(c.tryLater())
 	}
-	began := time.Now()
-	place, err := c.limiter.acquire(ctx)
-	var pause *held
-	switch {
-	case errors.As(err, &pause):
-		return reply{}, answer(c.pauses(pause))
-	case err != nil: // the request was never sent: this does not count as an attempt
-		return reply{}, answer(plugins.TryLater(0, ""))
-	case isLate(ctx, began):
-		c.limiter.release(place, congestion.Other, 0, "")
-		return reply{}, answer(plugins.TryLater(0, ""))
+	got, instead, doubtful := c.exchange(ctx, r)
+	if stop := c.refuses(instead); stop != nil {
+		return reply{}, stop
 	}
-	got, instead, seen, after := c.exchange(ctx, r)
-	refusal := ""
-	if seen.Outcome == congestion.Refused {
-		refusal = instead.Message
-	}
-	c.limiter.release(place, seen.Outcome, after, refusal)
-	if seen.Outcome == congestion.Refused {
-		if stop := c.refusesAll(refusal, after); stop != nil {
-			return reply{}, stop
-		}
-	}
-	if seen.doubtful && c.isLost(ctx) {
+	if doubtful && c.isLost(ctx) {
 		later := c.tryLater()
 		later.Figures = map[string]int64{figures.Requests: 1} // it may have arrived
 		return reply{}, &later
@@ -89,64 +69,58 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	return got, instead
 }
 
-// isLate reports whether a record has waited for its turn for so long that its request would
-// be cut short: it would be sent, and paid for, again.
-func isLate(ctx context.Context, began time.Time) bool {
-	until, has := ctx.Deadline()
-	return has && time.Since(began) > time.Until(until)
-}
-
-// sight is what a request shows about the server.
-type sight struct {
-	congestion.Outcome
-	doubtful bool // perhaps the server cannot be reached at all
-}
-
 func answer(a plugins.Answer) *plugins.Answer { return &a }
 
-func (c *client) exchange(ctx context.Context, r request) (_ reply, _ *plugins.Answer, seen sight, after time.Duration) {
+// again is the answer for a record whose request may succeed at another attempt.
+func again(server plugins.ServerState, format string, args ...any) *plugins.Answer {
+	a := plugins.RetryAfter(0, format, args...)
+	a.Server = server
+	return &a
+}
+
+// exchange sends a request. doubtful: perhaps the server cannot be reached at all.
+func (c *client) exchange(ctx context.Context, r request) (_ reply, instead *plugins.Answer, doubtful bool) {
 	limited, cancel := c.limited(ctx)
 	defer cancel()
 	response, body, err := c.roundTrip(limited, r)
 	switch {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within the time limit of a record")), sight{Outcome: congestion.Overloaded}, 0
+		return reply{}, again(plugins.ServerOverloaded, "the server did not answer within the time limit of a record"), false
 	case ctx.Err() != nil:
-		return reply{}, answer(plugins.RetryAfter(0, "the request was canceled")), sight{}, 0
+		return reply{}, again(plugins.ServerUnknown, "the request was canceled"), false
 	case errors.Is(err, context.DeadlineExceeded):
-		return reply{}, answer(plugins.RetryAfter(0, "the server did not answer within %s, which timeout in the kernel configuration sets", c.timeout)), sight{congestion.Overloaded, true}, 0
+		return reply{}, again(plugins.ServerOverloaded, "the server did not answer within %s, which timeout in the kernel configuration sets", c.timeout), true
 	case errors.Is(err, errTooLarge):
-		return reply{}, answer(plugins.Rejected("%s", err)), sight{}, 0
+		return reply{}, answer(plugins.Rejected("%s", err)), false
 	case isCertificate(err):
-		return reply{}, answer(plugins.FailedBy(c.distrusted(err))), sight{}, 0
+		return reply{}, answer(plugins.FailedBy(c.distrusted(err))), false
 	default:
-		return reply{}, answer(plugins.RetryAfter(0, "the connection failed: %s", c.redact(plain(err)))), sight{congestion.Other, true}, 0
+		return reply{}, again(plugins.ServerUnknown, "the connection failed: %s", c.redact(plain(err))), true
 	}
-	if retriable(response.StatusCode) {
-		seen = sight{congestion.Other, unavailable(response.StatusCode)}
-		after = min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.maxOutage)
-		if after > 0 || response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
-			seen.Outcome = congestion.Refused
+	if status := response.StatusCode; retriable(status) {
+		instead = answer(plugins.RetryAfter(min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.maxOutage), "%s", c.problem(response, body)))
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			instead.Server = plugins.ServerRefuses
 		}
-		return reply{}, answer(plugins.RetryAfter(after, "%s", c.problem(response, body))), seen, after
+		return reply{}, instead, unavailable(status)
 	}
 	if response.StatusCode != http.StatusOK {
-		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), sight{Outcome: congestion.Served}, 0
+		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), false
 	}
 	if kind := response.Header.Get("Content-Type"); kind != jsonType {
 		if kind, _, _ = mime.ParseMediaType(kind); kind != jsonType {
-			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), sight{Outcome: congestion.Served}, 0
+			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), false
 		}
 	}
 	got := reply{status: response.StatusCode, requestID: strings.ToValidUTF8(response.Header.Get("X-Request-Id"), "\ufffd")}
 	switch err := got.read(body); {
 	case errors.Is(err, errNotJSON):
-		return reply{}, answer(plugins.RetryAfter(0, "the server's answer %s", err)), sight{}, 0
+		return reply{}, again(plugins.ServerUnknown, "the server's answer %s", err), false
 	case err != nil:
-		return reply{}, answer(plugins.Rejected("the server's answer %s", err)), sight{Outcome: congestion.Served}, 0
+		return reply{}, answer(plugins.Rejected("the server's answer %s", err)), false
 	}
-	return got, nil, sight{Outcome: congestion.Served}, 0
+	return got, nil, false
 }
 
 // limited returns a context with the time limit of a request, or with that of its record if that
@@ -334,7 +308,7 @@ func isCertificate(err error) bool {
 
 // distrusted is the error for a certificate that does not verify.
 func (c *client) distrusted(err error) error {
-	e := fault.New(fault.Incompatible, "the certificate of %s does not verify: %s", c.base.Host, plain(err))
+	e := fault.BadCertificate.New("the certificate of %s does not verify: %s", c.base.Host, plain(err))
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
 		e.Message += "; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE"

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -148,7 +147,6 @@ func TestMisbehavingServer(t *testing.T) {
 		"error with 200": {plugins.Failed, "is an error, although its status is 200: the provider is overloaded", 0},
 	} {
 		t.Run(text, func(t *testing.T) {
-			k.client.limiter.window = congestion.New(1)
 			a := ask(t, k, `{"text":"`+text+`"}`)
 			if a.Verdict != want.verdict || !strings.Contains(a.Message, want.message) || a.After != want.after || strings.Contains(a.Message, "secret") {
 				t.Errorf("%v %q after %s", a.Verdict, a.Message, a.After)

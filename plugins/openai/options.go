@@ -155,17 +155,17 @@ func Seconds(n float64) time.Duration {
 }
 
 func bad(format string, args ...any) error {
-	return fault.New(fault.Incompatible, "kernel configuration: "+format, args...)
+	return fault.KernelConfig.New("kernel configuration: "+format, args...)
 }
 
 // parseBase parses the URL after openai:.
 func parseBase(text string) (*url.URL, error) {
 	base, err := url.Parse(text)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fault.New(fault.Incompatible, "openai:%s is not a URL: write openai:http://HOST:PORT/v1", text)
+		return nil, fault.BadURL.New("openai:%s is not a URL: write openai:http://HOST:PORT/v1", text)
 	}
 	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return nil, fault.New(fault.Incompatible, "openai: takes a URL without a user, a query or a fragment; put an API key in the environment")
+		return nil, fault.BadURL.New("openai: takes a URL without a user, a query or a fragment; put an API key in the environment")
 	}
 	base.Path = strings.TrimRight(base.Path, "/")
 	return base, nil
@@ -224,12 +224,12 @@ func isHeaderValue(text string) bool {
 func (s *settings) findKey() error {
 	s.key = strings.TrimSpace(os.Getenv(s.APIKeyEnv))
 	if !isHeaderValue(s.key) {
-		return fault.New(fault.Incompatible, "the API key in the environment variable %s has a character that no header can have, for example a line break", s.APIKeyEnv)
+		return fault.NoAPIKey.New("the API key in the environment variable %s has a character that no header can have, for example a line break", s.APIKeyEnv)
 	}
 	if s.key != "" || s.hasAuthorization() || isLocal(s.base.Hostname()) {
 		return nil
 	}
-	return fault.New(fault.Incompatible, "no API key for %s: set the environment variable %s", s.base.Host, s.APIKeyEnv)
+	return fault.NoAPIKey.New("no API key for %s: set the environment variable %s", s.base.Host, s.APIKeyEnv)
 }
 
 func (s *settings) hasAuthorization() bool {

@@ -137,7 +137,7 @@ func (c *client) reach(ctx context.Context) error {
 			c.outage.begin(err)
 			return nil
 		case time.Since(began) >= min(reachTime, c.maxOutage):
-			return fault.New(fault.Incompatible, "%s cannot be reached: %w", c.base, err)
+			return fault.ServerUnreachable.New("%s cannot be reached: %w", c.base, err)
 		}
 		select {
 		case <-time.After(reachTime / 10):

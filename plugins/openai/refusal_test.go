@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -30,80 +29,60 @@ func refusingServer(t *testing.T, retryAfter string) (url string, requests *atom
 	return s.URL, requests
 }
 
-// A record that is refused has used up an attempt. The others wait as long as the server asks,
-// and lose none.
-func TestLongPause(t *testing.T) {
-	url, requests := refusingServer(t, "300")
-	k := open(t, url, `{"model":"m","prompt":"{text}"}`)
-	if a := ask(t, k, `{"text":"first"}`); a.Verdict != plugins.Retry || a.After != 300*time.Second {
-		t.Fatalf("%+v", a)
-	}
-	for range 3 {
-		a := ask(t, k, `{"text":"another"}`)
-		if a.Verdict != plugins.Later || a.After < 250*time.Second || a.Figures != nil ||
-			!strings.Contains(a.Message, "refuses requests for now (the server answered 429 Too Many Requests: slow down); the next one follows in 5m0s") {
-			t.Errorf("%+v", a)
+// The answer to a refused request says so, and how long the server asks to wait: the worker then
+// holds back all records.
+func TestRefused(t *testing.T) {
+	for after, want := range map[string]time.Duration{"": 0, "300": 300 * time.Second, "1000000": 400 * time.Second} {
+		url, _ := refusingServer(t, after)
+		k := open(t, url, `{"model":"m","prompt":"{text}","max_outage":400}`)
+		a := ask(t, k, `{"text":"first"}`)
+		if a.Verdict != plugins.Retry || a.Server != plugins.ServerRefuses || a.After != want || !strings.Contains(a.Message, "429 Too Many Requests: slow down") {
+			t.Errorf("Retry-After %q: %+v", after, a)
 		}
-	}
-	if requests.Load() != 1 {
-		t.Errorf("%d requests were sent", requests.Load())
 	}
 }
 
-// A server that refuses everything, for example because the account is empty, stops the job
-// before it has failed many records.
+// A server that refuses everything, for example because the account is empty, stops the job.
 func TestRefusesAll(t *testing.T) {
-	url, requests := refusingServer(t, "")
-	k := open(t, url, `{"model":"m","prompt":"{text}","max_outage":60}`)
-	now := time.Now()
-	k.client.limiter.now = func() time.Time { return now }
-	for i := range manyRefusals {
-		now = now.Add(20 * time.Second) // no pause is longer meanwhile
-		a := ask(t, k, `{"text":"x"}`)
-		last := i == manyRefusals-1
-		if !last && a.Verdict != plugins.Retry || last && fault.KindOf(a.Err) != fault.Stopped {
-			t.Fatalf("attempt %d: %+v", i+1, a)
-		}
-		if last && !strings.Contains(a.Err.Error(), "has refused every request for 1m0s: the server answered 429 Too Many Requests: slow down") {
-			t.Error(a.Err)
-		}
-	}
-	if requests.Load() != manyRefusals {
-		t.Errorf("%d requests were sent", requests.Load())
-	}
-}
-
-// A record that meets a pause learns its reason, even if the refused request has just ended.
-func TestPauseHasItsReason(t *testing.T) {
 	url, _ := refusingServer(t, "")
-	k := open(t, url, `{"model":"m","prompt":"{text}"}`)
-	place, _ := k.client.limiter.acquire(t.Context())
-	k.client.limiter.release(place, congestion.Refused, time.Hour, "slow down")
-	if a := ask(t, k, `{"text":"x"}`); a.Verdict != plugins.Later || !strings.Contains(a.Message, "(slow down)") {
+	k := open(t, url, `{"model":"m","prompt":"{text}","max_outage":60}`)
+	for range 3 {
+		if a := ask(t, k, `{"text":"x"}`); a.Verdict != plugins.Retry {
+			t.Fatalf("%+v", a)
+		}
+	}
+	k.client.refused.since = time.Now().Add(-time.Minute)
+	a := ask(t, k, `{"text":"x"}`)
+	if fault.KindOf(a.Err) != fault.Stopped || !strings.Contains(a.Err.Error(), "has refused every request for 1m0s: the server answered 429 Too Many Requests: slow down") {
 		t.Errorf("%+v", a)
 	}
 }
 
-// However long a server asks to wait, the job waits for max_outage at most. If the server then
-// refuses the next request too, the job stops.
-func TestRetryAfterIsLimitedByMaxOutage(t *testing.T) {
-	url, requests := refusingServer(t, "1000000")
-	k := open(t, url, `{"model":"m","prompt":"{text}","max_outage":5}`)
-	now := time.Now()
-	k.client.limiter.now = func() time.Time { return now }
-	if a := ask(t, k, `{"text":"first"}`); a.Verdict != plugins.Retry || a.After != 5*time.Second {
-		t.Fatalf("%+v", a)
-	}
-	if pause := k.client.limiter.window.Pause(now); pause != 5*time.Second {
-		t.Errorf("a pause of %s", pause)
-	}
-	now = now.Add(5 * time.Second)
-	if a := ask(t, k, `{"text":"second"}`); fault.KindOf(a.Err) != fault.Stopped || requests.Load() != 2 {
-		t.Errorf("after %d requests: %+v", requests.Load(), a)
+// One good answer shows that the server does not refuse everything.
+func TestServedBetweenRefusals(t *testing.T) {
+	refuse := new(atomic.Bool)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refuse.Load() {
+			http.Error(w, "{}", http.StatusTooManyRequests)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"choices":[{"message":{"content":"yes"}}]}`))
+	}))
+	t.Cleanup(s.Close)
+	k := open(t, s.URL, `{"model":"m","prompt":"{text}","max_outage":60}`)
+	for _, refused := range []bool{true, false, true} {
+		refuse.Store(refused)
+		if a := ask(t, k, `{"text":"x"}`); (a.Verdict == plugins.Retry) != refused {
+			t.Fatalf("refused %t: %+v", refused, a)
+		}
+		if refused {
+			k.client.refused.since = k.client.refused.since.Add(-time.Minute)
+		}
 	}
 }
 
-// Whatever its status, an answer with Retry-After holds back all requests, as the worker does.
+// Whatever its status, an answer with Retry-After holds back all requests.
 func TestRetryAfterOfAnyStatusHoldsBackAll(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "60")
@@ -111,10 +90,7 @@ func TestRetryAfterOfAnyStatusHoldsBackAll(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	k := open(t, s.URL, `{"model":"m","prompt":"{text}"}`)
-	if a := ask(t, k, `{"text":"first"}`); a.Verdict != plugins.Retry || a.After != time.Minute {
+	if a := ask(t, k, `{"text":"first"}`); a.Verdict != plugins.Retry || a.Server != plugins.ServerRefuses || a.After != time.Minute {
 		t.Fatalf("%+v", a)
-	}
-	if a := ask(t, k, `{"text":"second"}`); a.Verdict != plugins.Later {
-		t.Errorf("%+v", a)
 	}
 }

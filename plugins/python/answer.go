@@ -106,12 +106,12 @@ func part(memory []byte, a *area) ([]byte, error) {
 	}
 	size := uint64(len(memory))
 	if a[0] > size || a[1] > size-a[0] {
-		return nil, fault.New(fault.Batch, "Python's response points outside the shared memory")
+		return nil, fault.PythonAnswer.Of(fault.Batch, "Python's response points outside the shared memory")
 	}
 	return memory[a[0] : a[0]+a[1] : a[0]+a[1]], nil
 }
 
-var errInconsistent = fault.New(fault.Batch, "Python's response is inconsistent")
+var errInconsistent = fault.PythonAnswer.Of(fault.Batch, "Python's response is inconsistent")
 
 // refuse settles the records that failed or were dropped before the last step.
 func (d *decoder) refuse(a *answer) error {

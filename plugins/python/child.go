@@ -137,7 +137,7 @@ func (c *child) launch(args, env []string, files []*os.File) error {
 	stopReading, err := c.connectOutput(&command)
 	if err == nil {
 		if c.process, err = proc.Start(command); err != nil {
-			err = fault.New(fault.Incompatible, "start Python: %w", err)
+			err = fault.NoPython.New("start Python: %w", err)
 		}
 		if !c.terminal {
 			command.Stdout.Close()
@@ -234,7 +234,7 @@ func (c *child) greet(ctx context.Context) error {
 	}
 	c.version = strings.TrimSpace(line)
 	if tooOld(c.version) {
-		return fault.New(fault.Incompatible, "%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter",
+		return fault.NoPython.New("%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter",
 			c.interpreter, c.version, plugins.OldestPython).Set("python")
 	}
 	return nil
@@ -247,14 +247,14 @@ func (c *child) stillborn(expired bool) error {
 	var e *fault.Error
 	switch {
 	case expired:
-		e = fault.New(fault.Timeout, "Python (%s) did not start within %s and was killed%s", c.interpreter, startTimeout, c.lastLine())
+		e = fault.PythonNotStarted.Of(fault.Timeout, "Python (%s) did not start within %s and was killed%s", c.interpreter, startTimeout, c.lastLine())
 	case outside:
-		e = fault.New(fault.Crash, "Python (%s) was %s during startup: the system probably ran out of memory (check dmesg), "+
+		e = fault.KernelKilled.Of(fault.Crash, "Python (%s) was %s during startup: the system probably ran out of memory (check dmesg), "+
 			"or a scheduler or a user killed it; free memory or request more, and run the command again%s", c.interpreter, exit, c.lastLine()).Signed(fault.Outside)
 	case exit.Signal != 0:
-		e = fault.New(fault.Incompatible, "Python (%s) crashed during startup: %s%s", c.interpreter, exit, c.lastLine())
+		e = fault.PythonNotStarted.New("Python (%s) crashed during startup: %s%s", c.interpreter, exit, c.lastLine())
 	default:
-		e = fault.New(fault.Incompatible, "%s is not a working Python interpreter: %s%s", c.interpreter, how, c.lastLine())
+		e = fault.NoPython.New("%s is not a working Python interpreter: %s%s", c.interpreter, how, c.lastLine())
 	}
 	return e.WithDetail(c.lastWords())
 }
@@ -332,7 +332,7 @@ func (c *child) explain(err error) error {
 		return e
 	}
 	how, outside := c.ending()
-	ended := fault.New(fault.Crash, "%s ended: %s", c.what, how).WithDetail(c.lastWords())
+	ended := fault.KernelCrashed.New("%s ended: %s", c.what, how).WithDetail(c.lastWords())
 	if outside {
 		return ended.Signed(fault.Outside)
 	}

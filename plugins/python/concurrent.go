@@ -139,7 +139,7 @@ func (k *kernel) takeAnswers(r response) error {
 		asked := k.asked.records[a.Number]
 		k.mu.Unlock()
 		if asked == nil || !k.settle(a.Number, a.decode(asked.record.Bytes())) {
-			return fault.New(fault.Crash, "Python answered a record that it was not given")
+			return fault.PythonAnswer.New("Python answered a record that it was not given")
 		}
 	}
 	return nil
@@ -156,9 +156,9 @@ func (a *recordAnswer) verdict(line []byte) plugins.Answer {
 	answer := plugins.Answer{Verdict: a.Verdict, Message: a.Message, Detail: a.Detail, Nulls: a.Nulls}
 	switch {
 	case a.GivenUp:
-		answer.Err = fault.New(fault.Batch, "asyncio.CancelledError: the record's task was canceled")
+		answer.Err = fault.KernelException.New("asyncio.CancelledError: the record's task was canceled")
 	case a.Raised:
-		answer.Err = fault.New(fault.Unknown, "%s", a.Message).WithDetail(a.Detail)
+		answer.Err = fault.KernelException.Of(fault.Unknown, "%s", a.Message).WithDetail(a.Detail)
 	case a.Verdict == plugins.Retry:
 		answer.After = time.Duration(min(a.After, 24*60*60) * float64(time.Second))
 	case a.Verdict == patched && len(a.Lines) == 1:
@@ -256,11 +256,11 @@ func (k *kernel) unblock() {
 	if culprit == nil || culprit.ctx.Err() == nil {
 		return
 	}
-	blame := fault.New(fault.Timeout, "process blocked the event loop beyond the record's time limit").WithDetail(stack).Set("timeout")
+	blame := fault.KernelTimeout.New("process blocked the event loop beyond the record's time limit").WithDetail(stack).Set("timeout")
 	if !k.settle(number, plugins.FailedBy(blame)) {
 		return // another record has found it
 	}
 	time.Sleep(blameAhead)
-	k.fail(fault.New(fault.Crash, "the kernel's event loop was blocked").WithDetail(stack))
+	k.fail(fault.KernelCrashed.New("the kernel's event loop was blocked").WithDetail(stack))
 	k.python.process.KillGroup()
 }

@@ -126,11 +126,11 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 		info.MaxWorkers = reply.MaxWorkers
 	}
 	if reply.SetupPrepare && (!first || k.config.Later) {
-		return fault.New(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
+		return fault.BadStep.Of(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
 			"because prepare cannot run ahead of an earlier step: rename it to setup, or make this the first step", filepath.Base(step.File)).InStep(step.Name)
 	}
 	if reply.Async && (!first || k.config.Later || len(k.config.Then) > 0) {
-		return fault.New(fault.Usage, "kernel %s: async def process(record) does not work as a step of a chain: "+
+		return fault.BadStep.New("kernel %s: async def process(record) does not work as a step of a chain: "+
 			"run it as a job of its own", filepath.Base(step.File)).InStep(step.Name)
 	}
 	info.NeedsGPU = info.NeedsGPU || reply.NeedsGPU
@@ -188,7 +188,7 @@ func (k *kernel) ioWorkers(share int) int {
 // missing is the error for requirements that are not installed, with the command
 // that installs them.
 func (k *kernel) missing(file string, names []string) error {
-	return fault.New(fault.Incompatible, "kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
+	return fault.NoPackage.New("kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
 		filepath.Base(file), strings.Join(names, ", "), k.python.interpreter, k.python.version,
 		k.python.interpreter, strings.Join(quoted(names), " "))
 }
@@ -230,7 +230,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 		return err
 	}
 	if k.config.File == "" {
-		return fault.New(fault.Incompatible, "the python kernel needs a kernel file").WithCode(fault.NoKernel, "kernel.py")
+		return fault.NoKernel.Of(fault.Incompatible, "the python kernel needs a kernel file").Set("kernel.py")
 	}
 	interpreter, err := k.config.FindInterpreter()
 	if err != nil {
@@ -297,7 +297,7 @@ func unusable(file string, err error) error {
 	if e == nil {
 		return err
 	}
-	return fault.New(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step).Signed(e.Sign)
+	return fault.KernelFile.Of(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step).Signed(e.Sign)
 }
 
 // withInterpreter adds which Python lacks a module: users often have another one in
@@ -307,7 +307,7 @@ func (k *kernel) withInterpreter(err error) error {
 	if e == nil || !strings.HasPrefix(e.Message, "ModuleNotFoundError: ") {
 		return err
 	}
-	return fault.New(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter",
+	return fault.NoPackage.Of(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter",
 		err, k.python.interpreter, k.python.version).Set("python").WithDetail(e.Detail).InStep(e.Step)
 }
 
@@ -339,7 +339,7 @@ func (k *kernel) ask(ctx context.Context, req request, want string) (response, e
 		case "failed":
 			return reply, reply.err()
 		}
-		return reply, fault.New(fault.Crash, "Python sent %q instead of %q", reply.Type, want)
+		return reply, fault.PythonAnswer.New("Python sent %q instead of %q", reply.Type, want)
 	case <-k.ended:
 		return response{}, k.brokenBy()
 	case <-ctx.Done():
@@ -430,19 +430,19 @@ func (k *kernel) Close() error {
 func (k *kernel) finish() error {
 	name := filepath.Base(k.config.File)
 	if k.abandoned {
-		return fault.New(fault.Timeout, "kernel %s did not respond and was killed", name)
+		return fault.KernelTimeout.New("kernel %s did not respond and was killed", name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	_, err := k.ask(ctx, request{Type: "close"}, "closed")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.Timeout, "kernel %s did not close within %s and was killed", name, closeGrace)
+		return fault.KernelNotClosed.New("kernel %s did not close within %s and was killed", name, closeGrace)
 	case err != nil:
 		return err
 	}
 	if !k.python.process.End(exitGrace) {
-		return fault.New(fault.Timeout, "kernel %s closed but did not exit within %s and was killed", name, exitGrace)
+		return fault.KernelNotClosed.New("kernel %s closed but did not exit within %s and was killed", name, exitGrace)
 	}
 	return nil
 }

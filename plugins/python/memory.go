@@ -33,9 +33,9 @@ func newMemory(sizes []int) (*memory, error) {
 		failed = err // the error for the smallest size is the most telling
 	}
 	if runtime.GOOS != "linux" {
-		return nil, fault.New(fault.Incompatible, "Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines", runtime.GOOS).WithCode(fault.NotAKernel, "python3 …")
+		return nil, fault.NotAKernel.New("Python kernels need Linux, but this is %s; run the file as a program that reads and writes lines", runtime.GOOS).Set("python3 …")
 	}
-	return nil, fault.New(fault.Usage, "create the memory shared with Python: %w%s", failed, limitHint(failed))
+	return nil, fault.SharedMemory.New("create the memory shared with Python: %w%s", failed, limitHint(failed))
 }
 
 // limitHint names the limit that caused a failure.

@@ -152,7 +152,7 @@ func (f *failure) err() *fault.Error {
 	if f.Miscounts {
 		kind = fault.Incompatible
 	}
-	return fault.New(kind, "%s", f.Message).WithDetail(f.Detail).InStep(f.Step)
+	return fault.KernelException.Of(kind, "%s", f.Message).WithDetail(f.Detail).InStep(f.Step)
 }
 
 // description is what a kernel's source declares.

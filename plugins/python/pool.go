@@ -253,7 +253,7 @@ func (p *pool) grown(err error) {
 	p.mu.Unlock()
 	p.kernel.python.printer.write(fmt.Appendf(nil, "gpurun: cannot start another prepare process: %v", err))
 	for _, b := range waiting {
-		p.fail(b, fault.New(fault.Worker, "cannot start a prepare process: %w", err).WithDetail(detailOf(err)))
+		p.fail(b, fault.PythonNotStarted.Of(fault.Worker, "cannot start a prepare process: %w", err).WithDetail(detailOf(err)))
 	}
 }
 
@@ -310,7 +310,7 @@ func (p *pool) take(one *preparer, r response, asked *extractor) error {
 	b := one.batch
 	p.mu.Unlock()
 	if b == nil || b.number != r.Batch || r.Type != "failed" && r.Prepared == nil {
-		return fault.New(fault.Crash, "a prepare process sent an unexpected %q", r.Type)
+		return fault.PythonAnswer.New("a prepare process sent an unexpected %q", r.Type)
 	}
 	if r.Type == "failed" {
 		p.free(one, nil)
@@ -320,7 +320,7 @@ func (p *pool) take(one *preparer, r response, asked *extractor) error {
 	if r.Prepared.File > 0 {
 		file, err := os.Open(filePath(one.process.Pid(), r.Prepared.File))
 		if err != nil {
-			return fault.New(fault.Crash, "open what prepare returned: %w", err)
+			return fault.KernelCrashed.New("open what prepare returned: %w", err)
 		}
 		b.file, r.Prepared.Path = file, filePath(os.Getpid(), int(file.Fd()))
 	}

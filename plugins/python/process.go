@@ -124,7 +124,7 @@ func (k *kernel) listen(python *child) {
 		}
 		if err != nil {
 			if k.isClosing() {
-				err = fault.New(fault.Crash, "the kernel is closed")
+				err = fault.KernelCrashed.New("the kernel is closed")
 			} else {
 				err = python.explain(err)
 			}
@@ -202,7 +202,7 @@ func (k *kernel) complete(python *child, r response) error {
 	k.mu.Lock()
 	if len(k.batches) == 0 || k.batches[0].number != r.Batch {
 		k.mu.Unlock()
-		return fault.New(fault.Crash, "Python returned results for a batch that it was not given")
+		return fault.PythonAnswer.New("Python returned results for a batch that it was not given")
 	}
 	b := k.batches[0]
 	k.batches = k.batches[1:]

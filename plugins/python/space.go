@@ -36,7 +36,7 @@ func newSpace(size int, freed func(start, end int)) *space {
 }
 
 // errNoSpace means that waiting would not help, or is not wanted.
-var errNoSpace = fault.New(fault.Batch, "the batch does not fit into the memory shared with Python: use smaller batches").Set("batch-bytes")
+var errNoSpace = fault.TooLarge.New("the batch does not fit into the memory shared with Python: use smaller batches").Set("batch-bytes")
 
 // take allocates n bytes for a batch. With wait, it waits for other batches to
 // finish, if there are any.

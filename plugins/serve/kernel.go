@@ -48,19 +48,19 @@ func parse(config plugins.Config) (settings, error) {
 	}
 	s := settings{command: c.Command, healthTimeout: defaultHealthTimeout, client: c.Config}
 	if !strings.Contains(c.Command, portHolder) && !strings.Contains(c.Command, socketHolder) {
-		return s, fault.New(fault.Incompatible, "serve: the command does not say where the server listens: write %s for a free port in it, or %s for the path of a unix socket", portHolder, socketHolder)
+		return s, fault.KernelConfig.New("serve: the command does not say where the server listens: write %s for a free port in it, or %s for the path of a unix socket", portHolder, socketHolder)
 	}
 	if len(c.Config) == 0 {
 		return s, nil
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(c.Config, &members); err != nil {
-		return s, fault.New(fault.Incompatible, "kernel configuration: %w", err)
+		return s, fault.KernelConfig.New("kernel configuration: %w", err)
 	}
 	if value, ok := members[healthMember]; ok {
 		var seconds float64
 		if json.Unmarshal(value, &seconds) != nil || seconds < openai.LeastSeconds {
-			return s, fault.New(fault.Incompatible, "kernel configuration: %s %s: use a number of seconds", healthMember, value)
+			return s, fault.KernelConfig.New("kernel configuration: %s %s: use a number of seconds", healthMember, value)
 		}
 		s.healthTimeout = openai.Seconds(seconds)
 		delete(members, healthMember)

@@ -47,9 +47,9 @@ func (s *server) awaitReady(ctx context.Context) error {
 		select {
 		case <-s.lost.Done():
 			if foreign := s.foreign.Load(); foreign != nil {
-				return fault.New(fault.Incompatible, "port %d, which gpurun chose for the server, belongs to a process of user %s that gpurun did not start: no record was sent; write %s instead of %s in the command", s.place.port, foreign.uid, socketHolder, portHolder)
+				return fault.PortTaken.New("port %d, which gpurun chose for the server, belongs to a process of user %s that gpurun did not start: no record was sent; write %s instead of %s in the command", s.place.port, foreign.uid, socketHolder, portHolder)
 			}
-			return fault.New(fault.Incompatible, "%s, before it was ready", s.ended()).WithDetail(s.words.String())
+			return fault.ServerNotReady.New("%s, before it was ready", s.ended()).WithDetail(s.words.String())
 		case <-time.After(pause):
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -66,7 +66,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 // notReady is the error of a server that did not become ready.
 func (s *server) notReady(limit time.Duration, why error) error {
 	s.kill("was not ready in time")
-	return fault.New(fault.Incompatible, "the server at %s was not ready within %s: %w", s.place, limit, why).
+	return fault.ServerNotReady.New("the server at %s was not ready within %s: %w", s.place, limit, why).
 		Set("open-timeout").WithDetail(s.words.String())
 }
 

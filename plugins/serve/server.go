@@ -60,7 +60,7 @@ func start(command string, device plugins.Device) (*server, error) {
 	_ = proc.BecomeSubreaper() // if this fails, killing its process group has to suffice
 	where, err := choosePlace(command)
 	if err != nil {
-		return nil, fault.New(fault.Incompatible, "serve: find a place for the server: %w", err)
+		return nil, fault.ServerNotReady.New("serve: find a place for the server: %w", err)
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -75,7 +75,7 @@ func start(command string, device plugins.Device) (*server, error) {
 	if err != nil {
 		read.Close()
 		where.close()
-		return nil, fault.New(fault.Incompatible, "serve: %w", err)
+		return nil, fault.NoProgram.New("serve: %w", err)
 	}
 	s := &server{
 		place: where, gpu: device.GPU, process: process, words: new(proc.Tail), drained: make(chan struct{}), log: read,
@@ -151,7 +151,7 @@ func (s *server) loss() error {
 	} else if exit.Foreign() && s.hung.Load() == nil {
 		sign = fault.Outside
 	}
-	return fault.New(kind, "%s", s.ended()).WithDetail(s.words.String()).Signed(sign)
+	return fault.ServerEnded.Of(kind, "%s", s.ended()).WithDetail(s.words.String()).Signed(sign)
 }
 
 // ended describes how the server ended. It has exited.
@@ -169,7 +169,7 @@ func (s *server) ended() string {
 
 // explain adds what the server has said to an error.
 func (s *server) explain(err error) error {
-	e := fault.As(fault.Wrap(fault.Incompatible, err))
+	e := fault.As(fault.ServerNotReady.Wrap(err))
 	if e.Detail == "" {
 		e = e.WithDetail(s.words.String())
 	}

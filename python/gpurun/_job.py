@@ -255,7 +255,7 @@ def _named(message):
     if unknown is None:
         return message
     name, near = ((text or "").replace("-", "_") for text in unknown.groups())
-    return "there is no option %s=%s; gpurun run --help lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
+    return "there is no option %s=%s; gpurun run --help-all lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
 
 
 def _most_frequent(report):

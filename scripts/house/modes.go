@@ -30,16 +30,16 @@ type mode struct {
 // modes are the properties that stages have asked about again and again.
 var modes = []mode{
 	{name: "output kind", owners: []string{"orchestrator/spec", "chunk/commit", "chunk/encode"},
-		fields: []string{"Table", "PartOptions.Rows", "Codec", "ErrorsApart"}, functions: []string{"format", "Encodes", "cutsUnits", "keepsFailed", "keepsParts", "columnSpec"}},
-	{name: "batch file", owners: []string{"orchestrator/spec"}, fields: []string{"Config.Format", "Plan.Format", "Report.Format", "outputPrint.Lines", "Survey.Format", "PartOptions.Batch", "Records.Batch", "Options.Batch", "Job.Batch"}},
-	{name: "streamed output", owners: []string{"orchestrator/spec"}, fields: []string{"Streamed"}, functions: []string{"isStream", "resumable"}},
+		fields: []string{"Table", "PartOptions.Rows", "Codec", "ErrorsApart", "Results.PartBytes", "Results.Columns", "Results.KeepFailed"}, functions: []string{"format", "Encodes", "cutsUnits", "CutsUnits", "keepsFailed", "keepsParts", "columnSpec"}},
+	{name: "batch file", owners: []string{"orchestrator/spec"}, fields: []string{"Config.Format", "Plan.Format", "Report.Format", "outputPrint.Lines", "Survey.Format", "PartOptions.Batch", "Records.Batch", "Options.Batch", "Job.Batch", "Results.Batch"}},
+	{name: "streamed output", owners: []string{"orchestrator/spec"}, fields: []string{"Streamed"}, functions: []string{"isStream", "resumable", "Streamed", "Kept", "Unresumable"}},
 	{name: "streaming", owners: []string{"orchestrator/spec"}, fields: []string{"streaming"}},
 	{name: "framed", owners: []string{"chunk/commit"}, fields: []string{"framed", "Framed", "FrameFailures", "Reprocess"}},
 	{name: "concurrency", owners: []string{"worker", "plugins"}, fields: []string{"Concurrency"}},
 	{name: "grouping", owners: []string{"worker", "plugins"}, fields: []string{"GroupBy"}},
 	{name: "kernel kind", owners: []string{"plugins"}, functions: []string{"CutPython", "isPython"}, literals: []string{"exec:", "openai:", "serve:"}},
 	{name: "optional part", owners: []string{"chunk/input"}, parts: []string{"inputs"}},
-	{name: "optional part", owners: []string{"chunk/commit"}, parts: []string{"units", "layout", "journal", "arrays", "earlier"}},
+	{name: "optional part", owners: []string{"chunk/commit"}, fields: []string{"earlier.resumes"}, parts: []string{"units", "layout", "journal", "arrays", "earlier"}},
 	{name: "type of a seam", seams: []string{"input.Source", "input.Planner", "plugins.Kernel", "encode.Codec", "commit.Store"}},
 }
 

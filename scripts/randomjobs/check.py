@@ -156,3 +156,11 @@ def files(job, folder, stdout):
         if name and (folder / name).exists():
             found[name] = (folder / name).read_bytes()
     return found
+
+
+def decoded(found):
+    """Returns what files returned for a Parquet output, with the rows of all parts instead of their bytes."""
+    outputs = [name for name in found if name.startswith("output ")]
+    tables = [pyarrow.parquet.read_table(io.BytesIO(found[name])) for name in outputs]
+    rest = {name: data for name, data in found.items() if name not in outputs}
+    return {**rest, "rows": [repr(row) for table in tables for row in table.to_pylist()], "schema": {str(t.schema.names) for t in tables}}

@@ -176,7 +176,7 @@ func (f *Fetcher) Close() {
 }
 
 // canceled is the failure of a fetch whose result is no longer needed.
-func canceled() *fault.Error { return fault.New(fault.Canceled, "the fetch was canceled") }
+func canceled() *fault.Error { return fault.Interrupted.New("the fetch was canceled") }
 
 // failed returns the failure of a fetch.
-func failed(format string, args ...any) *fault.Error { return fault.New(fault.Fetch, format, args...) }
+func failed(format string, args ...any) *fault.Error { return fault.FetchFailed.New(format, args...) }

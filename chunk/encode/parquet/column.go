@@ -1,225 +1,216 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
-	"math"
+	"slices"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
-// pageBytes is the size from which on a page ends, before compression.
-const pageBytes = 1 << 20
+const (
+	// pageBytes is the size of the values with which a page ends.
+	pageBytes = 1 << 20
+	// pageValues limits the values of a page.
+	pageValues = 1 << 20
+)
 
-// levels say where a value is in its row. A list is a group around a repeated group, around a
-// required element, which may be a list again; the outermost group may be null.
-type levels struct {
-	// repetition is 0 for the first value of a row, else which list has another element: 1 for
-	// the outermost.
-	repetition byte
-	// definition is 0 for null, n if the n-th list is empty, and one more than there are lists
-	// for a value.
-	definition byte
-}
-
-// present returns the level of definition of a value.
-func (c Column) present() byte { return byte(c.depth() + 1) }
+var errRow = errors.New("the bytes are not rows of the table")
 
 // columnWriter encodes one column of a row group.
+//
+// Each value has levels. The level of repetition is 0 for the first value of a row, else which
+// list continues with it: 1 for the outermost. The level of definition is 0 for null, n if the
+// n-th list is empty, and one more than there are lists for a value.
 type columnWriter struct {
-	column Column
-	data   []byte // finished pages
-	meta   chunkMeta
+	column parquet.Column
+	size   int // of a value, 0 if it differs
+	depth  uint32
+	data   [][]byte // finished pages
+	meta   parquet.ColumnMeta
 	bounds bounds
+	index  parquet.ColumnIndex
+	pages  parquet.OffsetIndex
+	dict   *dictionary // nil if it does not pay
 
 	// The current page.
-	values      []byte
-	definitions runs
-	repetitions runs
-	count       int // values, nulls included
-
-	row   []run    // the levels of repetition of a typed row
-	added []levels // scratch: of a list
+	values                   []byte   // plain
+	indexes                  []uint32 // of the values in the dictionary
+	definitions, repetitions hybrid
+	count                    int // values, nulls included
+	nulls                    int64
+	first                    int64 // row
+	page                     bounds
 }
 
-func newColumnWriter(c Column) *columnWriter {
-	return &columnWriter{column: c, row: c.repetitions()}
-}
-
-// repetitions returns the levels of repetition of a typed row with several values.
-func (c Column) repetitions() []run {
-	dimensions := c.Dimensions
-	if len(dimensions) == 0 {
-		dimensions = []int{c.Width}
+func newColumnWriter(c parquet.Column) *columnWriter {
+	w := &columnWriter{column: c, depth: uint32(c.Depth()), bounds: newBounds(c), page: newBounds(c)}
+	w.meta = parquet.ColumnMeta{
+		Encodings: []int32{parquet.EncodingRLE}, Path: []string{c.Name}, Codec: parquet.CodecZstd, Statistics: new(parquet.Statistics),
 	}
-	var list []run
-	add := func(level byte) {
-		if n := len(list); n > 0 && list[n-1].value == level {
-			list[n-1].count++
-		} else {
-			list = append(list, run{level, 1})
+	w.meta.Physical, w.size = c.Leaf()
+	w.values = *buffers.Get().(*[]byte)
+	w.definitions.width, w.repetitions.width = widthOf(w.depth+1), widthOf(w.depth)
+	if w.meta.Physical != parquet.PhysicalBool {
+		w.dict = &dictionary{places: make(map[string]uint32)}
+	}
+	for range w.depth {
+		w.meta.Path = append(w.meta.Path, "list", "element")
+	}
+	return w
+}
+
+// add adds what a row, at the beginning of data, has in the column, and returns what follows it.
+func (w *columnWriter) add(data []byte, row int64) (rest []byte, err error) {
+	if len(w.values) >= pageBytes || w.count >= pageValues {
+		w.endPage(row)
+	}
+	switch {
+	case len(data) == 0:
+		return nil, errRow
+	case data[0] == 0:
+		w.nulls++
+		w.level(0, 0)
+		return data[1:], nil
+	}
+	return w.list(data[1:], 1, 0)
+}
+
+// level adds the levels of something without a value.
+func (w *columnWriter) level(repetition, definition uint32) {
+	w.count++
+	w.repetitions.add(repetition, 1)
+	w.definitions.add(definition, 1)
+}
+
+// list adds a list, the outermost of which is number 1, or a single value in no list.
+func (w *columnWriter) list(data []byte, number, repetition uint32) (rest []byte, err error) {
+	n := 1
+	if w.depth > 0 {
+		if len(data) < 4 {
+			return nil, errRow
 		}
+		n, data = int(binary.LittleEndian.Uint32(data)), data[4:]
 	}
-	for i := range c.Width {
-		level, size := byte(len(dimensions)), 1 // of the list that continues
-		for k := len(dimensions) - 1; k >= 0; k-- {
-			if size *= dimensions[k]; i%size != 0 {
-				break
+	switch {
+	case n == 0:
+		w.level(repetition, number)
+		return data, nil
+	case number >= w.depth:
+		w.count += n
+		w.repetitions.add(repetition, 1)
+		w.repetitions.add(w.depth, n-1)
+		w.definitions.add(w.depth+1, n)
+		return w.take(data, n)
+	}
+	for range n {
+		if data, err = w.list(data, number+1, repetition); err != nil {
+			return nil, err
+		}
+		repetition = number
+	}
+	return data, nil
+}
+
+// take adds n values.
+func (w *columnWriter) take(data []byte, n int) (rest []byte, err error) {
+	if !w.dict.open() && w.depth > 0 && w.size > 0 {
+		if n > len(data)/w.size {
+			return nil, errRow
+		}
+		w.values = append(w.values, data[:n*w.size]...)
+		return data[n*w.size:], nil
+	}
+	for range n {
+		size, prefix := w.size, 0
+		if size == 0 && len(data) >= 4 {
+			size, prefix = 4+int(binary.LittleEndian.Uint32(data)), 4
+		}
+		if size == 0 || size > len(data) {
+			return nil, errRow
+		}
+		w.values = append(w.values, data[:size]...)
+		w.page.add(data[prefix:size])
+		if w.dict.open() {
+			w.indexes = append(w.indexes, w.dict.index(data[:size]))
+			if len(w.indexes) == dictionaryTrial && !w.dict.used && len(w.dict.places) > dictionaryTrial*7/8 {
+				w.dict = nil
 			}
-			level--
 		}
-		add(level)
+		data = data[size:]
 	}
-	return list
+	return data, nil
 }
 
-// add adds a single value.
-func (w *columnWriter) add(p parsed) {
-	w.count++
-	if p.null {
-		w.meta.Nulls++
-		w.definitions.add(0, 1)
-		return
+// endPage ends the page. The next one begins with the given row.
+func (w *columnWriter) endPage(next int64) {
+	page := *buffers.Get().(*[]byte)
+	if w.depth > 0 {
+		page = w.repetitions.appendTo(page, true)
 	}
-	w.definitions.add(w.column.present(), 1)
-	w.values = w.column.Type.appendPlain(w.values, p)
-	w.bounds.add(w.column.Type, p)
-	w.endPage(pageBytes)
-}
-
-// addJSON adds a value of a line. On an error it adds nothing.
-func (w *columnWriter) addJSON(value []byte, buffer *[]byte) error {
-	if !w.column.Type.isList() {
-		p, err := w.column.Type.parse((*buffer)[:0], value)
-		if err != nil {
-			return err
-		}
-		if p.text != nil {
-			*buffer = p.text
-		}
-		w.add(p)
-		return nil
+	page = w.definitions.appendTo(page, true)
+	if w.dict != nil && !w.dict.used && !w.dict.pays(len(w.values), len(w.indexes)) {
+		w.dict = nil
 	}
-	if string(value) == "null" {
-		w.addNull()
-		return nil
-	}
-	before, base := len(w.values), w.column.Type.base()
-	w.added = w.added[:0]
-	err := w.column.Type.eachElement(value, func(p parsed, at levels) {
-		if !p.null {
-			w.values = base.appendPlain(w.values, p)
-		}
-		w.added = append(w.added, at)
-	})
-	if err != nil {
-		w.values = w.values[:before]
-		return err
-	}
-	w.addLevels(w.added)
-	return nil
-}
-
-// addTyped adds rows of raw values. valid reports which of them are there; nil means all.
-func (w *columnWriter) addTyped(raw []byte, rows int, valid []bool) {
-	size := w.column.rowBytes()
-	for i := range rows {
-		row := raw[i*size : (i+1)*size]
-		switch {
-		case valid != nil && !valid[i]:
-			w.addNull()
-		case w.column.Width == 0:
-			w.add(parsed{bits: rawBits(row)})
-		default:
-			w.addList(row)
-		}
-	}
-}
-
-func (w *columnWriter) addNull() {
-	w.count++
-	w.meta.Nulls++
-	w.definitions.add(0, 1)
-	if w.column.isList() {
-		w.repetitions.add(0, 1)
-	}
-}
-
-// addList adds a row of several values.
-func (w *columnWriter) addList(row []byte) {
-	w.values = append(w.values, row...)
-	w.count += w.column.Width
-	for _, r := range w.row {
-		w.repetitions.add(r.value, r.count)
-	}
-	w.definitions.add(w.column.present(), w.column.Width)
-	w.endPage(pageBytes)
-}
-
-// addLevels adds the levels of a list whose values have been added.
-func (w *columnWriter) addLevels(list []levels) {
-	w.count += len(list)
-	for _, at := range list {
-		w.repetitions.add(at.repetition, 1)
-		w.definitions.add(at.definition, 1)
-	}
-	w.endPage(pageBytes)
-}
-
-func rawBits(row []byte) uint64 {
-	switch len(row) {
-	case 1:
-		return uint64(row[0] & 1)
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(row))
-	}
-	return binary.LittleEndian.Uint64(row)
-}
-
-// endPage ends the page if it has the given number of bytes.
-func (w *columnWriter) endPage(least int) {
-	if w.count == 0 || len(w.values) < least {
-		return
-	}
-	var page []byte
-	if w.column.isList() {
-		page = w.repetitions.appendTo(page)
-	}
-	page = w.definitions.appendTo(page)
-	if w.column.Type.base() == Bool {
-		page = append(page, packBits(w.values)...)
-	} else {
+	encoding := parquet.EncodingPlain
+	switch {
+	case w.dict.open():
+		encoding = parquet.EncodingRLEDictionary
+		page = w.dict.appendIndexes(page, w.indexes)
+	case w.meta.Physical == parquet.PhysicalBool:
+		page = appendBits(page, w.values)
+	default:
 		page = append(page, w.values...)
 	}
-	packed := compress(page)
-	header := pageHeader(w.count, len(page), packed)
-	w.data = append(append(w.data, header...), packed...)
+	offset := w.meta.Packed
+	w.data = append(w.data, w.pack(page, encoding, parquet.PageHeader{Kind: parquet.DataPage, Data: &parquet.DataHeader{
+		Values: int32(w.count), Encoding: encoding, DefinitionEncoding: parquet.EncodingRLE, RepetitionEncoding: parquet.EncodingRLE,
+	}})...)
+	release(page)
+	w.pages.Pages = append(w.pages.Pages, parquet.PageLocation{Offset: offset, Bytes: int32(w.meta.Packed - offset), Row: w.first})
+	w.bounds.join(w.page)
+	w.page.signZeros()
+	w.index.Min, w.index.Max = append(w.index.Min, w.page.min), append(w.index.Max, w.page.max)
+	w.index.NullPages, w.index.Nulls = append(w.index.NullPages, int64(w.count) == w.nulls), append(w.index.Nulls, w.nulls)
 	w.meta.Values += int64(w.count)
+	w.meta.Statistics.Nulls += w.nulls
+	w.values, w.indexes, w.count, w.nulls, w.first, w.page = w.values[:0], w.indexes[:0], 0, 0, next, newBounds(w.column)
+}
+
+// finish ends the last page, and returns that of the dictionary if there is one.
+func (w *columnWriter) finish() (dictionary [][]byte) {
+	if w.count > 0 || len(w.pages.Pages) == 0 {
+		w.endPage(0)
+	}
+	release(w.values)
+	if w.dict != nil {
+		dictionary = w.pack(w.dict.values, parquet.EncodingPlain, parquet.PageHeader{Kind: parquet.DictionaryPage,
+			Dictionary: &parquet.DictionaryHeader{Values: int32(len(w.dict.places)), Encoding: parquet.EncodingPlain}})
+	}
+	w.bounds.signZeros()
+	w.meta.Statistics.Min, w.meta.Statistics.Max = w.bounds.min, w.bounds.max
+	if w.bounds.unknown {
+		w.index = parquet.ColumnIndex{}
+	} else if w.bounds.ascend(w.index) {
+		w.index.Order = 1
+	}
+	return dictionary
+}
+
+// pack compresses a page, and returns its header and its content.
+func (w *columnWriter) pack(page []byte, encoding int32, h parquet.PageHeader) [][]byte {
+	buffer := encoder().EncodeAll(page, *buffers.Get().(*[]byte))
+	packed := bytes.Clone(buffer)
+	release(buffer)
+	sum := int32(crc32.ChecksumIEEE(packed))
+	h.Unpacked, h.Packed, h.Sum = int32(len(page)), int32(len(packed)), &sum
+	header := parquet.Marshal(h)
 	w.meta.Unpacked += int64(len(header) + len(page))
-	w.values, w.count = w.values[:0], 0
-}
-
-// finish ends the last page.
-func (w *columnWriter) finish() {
-	w.endPage(math.MinInt)
-	w.bounds.signZeros(w.column.Type)
-	w.meta.Packed = int64(len(w.data))
-	w.meta.Min, w.meta.Max = w.bounds.min, w.bounds.max
-}
-
-// pageHeader returns the header of a data page.
-func pageHeader(values, unpacked int, packed []byte) []byte {
-	t := new(thriftWriter)
-	t.i32(spec.PageKind, spec.DataPage)
-	t.i32(spec.PageUnpacked, int64(unpacked))
-	t.i32(spec.PagePacked, int64(len(packed)))
-	t.i32(spec.PageSum, int64(int32(crc32.ChecksumIEEE(packed))))
-	t.begin(spec.PageData)
-	t.i32(spec.PageValues, int64(values))
-	t.i32(spec.PageEncoding, spec.EncodingPlain)
-	t.i32(spec.PageDefinitionEncoding, spec.EncodingRLE)
-	t.i32(spec.PageRepetitionEncoding, spec.EncodingRLE)
-	t.end()
-	t.end()
-	return t.data
+	w.meta.Packed += int64(len(header) + len(packed))
+	if !slices.Contains(w.meta.Encodings, encoding) {
+		w.meta.Encodings = append(w.meta.Encodings, encoding)
+	}
+	return [][]byte{header, packed}
 }

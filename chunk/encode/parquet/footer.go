@@ -4,180 +4,183 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
+
+// Head is the first bytes of a file.
+const Head = parquet.Magic
 
 // Placed is a row group in its file.
 type Placed struct {
 	Offset int64
-	Meta   []byte // from EncodeGroup
+	Meta   []byte // from Group.Finish
+}
+
+// groupMeta describes a row group until its file is complete. Offsets count as if it were the first row
+// group of a file.
+type groupMeta struct {
+	Group  parquet.RowGroup      `id:"1"`
+	Bounds []parquet.ColumnIndex `id:"2"` // of each column; without pages if they are unknown
+	Pages  []parquet.OffsetIndex `id:"3"`
+}
+
+// decode returns the description, with the offsets of the place.
+func (p Placed) decode() (m groupMeta, err error) {
+	var data []byte
+	if err := json.Unmarshal(p.Meta, &data); err != nil {
+		return m, err
+	}
+	_, err = parquet.Unmarshal(data, &m)
+	m.move(p.Offset - int64(len(Head)))
+	if err == nil && (len(m.Bounds) != len(m.Group.Columns) || len(m.Pages) != len(m.Group.Columns)) {
+		err = fmt.Errorf("%d columns, but indexes of %d and %d", len(m.Group.Columns), len(m.Bounds), len(m.Pages))
+	}
+	return m, err
+}
+
+// Size returns the rows of the row group, and its bytes in the file.
+func (p Placed) Size() (rows, size int64, err error) {
+	m, err := p.decode()
+	return m.Group.Rows, m.Group.Packed, err
+}
+
+// move adds to all offsets.
+func (m *groupMeta) move(by int64) {
+	m.Group.Offset += by
+	for i := range m.Group.Columns {
+		meta := &m.Group.Columns[i].Meta
+		meta.DataOffset += by
+		if meta.DictionaryOffset > 0 {
+			meta.DictionaryOffset += by
+		}
+	}
+	for _, index := range m.Pages {
+		for i := range index.Pages {
+			index.Pages[i].Offset += by
+		}
+	}
 }
 
 // createdBy does not name the version: a job may be resumed by another one.
 const createdBy = "gpurun version 1.0.0"
 
-// Tail returns the end of a file with the given row groups.
-func (s Schema) Tail(groups []Placed) ([]byte, error) {
+// Tail returns the end of a file with the given row groups: the index of its pages, and the footer.
+func Tail(s parquet.Schema, groups []Placed) ([]byte, error) {
+	columns := s.All()
+	footer := parquet.FileMetaData{Version: 1, Schema: s.Elements(), CreatedBy: createdBy}
+	nulls := make([]int64, len(columns))
+	var tail []byte
+	at := int64(len(Head))
 	decoded := make([]groupMeta, len(groups))
-	rows := int64(0)
 	for i, g := range groups {
-		if err := json.Unmarshal(g.Meta, &decoded[i]); err != nil {
+		m, err := g.decode()
+		if err == nil && len(m.Group.Columns) != len(columns) {
+			err = fmt.Errorf("%d columns, not %d", len(m.Group.Columns), len(columns))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("row group %d: %w", i, err)
 		}
-		if len(decoded[i].Columns) != len(s.Columns)+1 {
-			return nil, fmt.Errorf("row group %d has %d columns, not %d", i, len(decoded[i].Columns), len(s.Columns)+1)
+		if i <= math.MaxInt16 {
+			m.Group.Ordinal = int16(i)
 		}
-		rows += decoded[i].Rows
+		for k, c := range m.Group.Columns {
+			nulls[k] += c.Meta.Statistics.Nulls
+		}
+		decoded[i], at = m, m.Group.Offset+m.Group.Packed
+		footer.Rows += m.Group.Rows
+		footer.Groups = append(footer.Groups, m.Group)
 	}
-	t := new(thriftWriter)
-	t.i32(spec.FileVersion, 1)
-	s.writeSchema(t)
-	t.i64(spec.FileRows, rows)
-	t.list(spec.FileGroups, spec.ThriftStruct, len(groups))
-	for i, g := range decoded {
-		t.beginElement()
-		s.writeGroup(t, i, groups[i].Offset, g)
-		t.end()
+	place := func(index any) (offset int64, size int32) {
+		offset, before := at+int64(len(tail)), len(tail)
+		tail = append(tail, parquet.Marshal(index)...)
+		return offset, int32(len(tail) - before)
 	}
-	if err := s.writeKeyValues(t); err != nil {
-		return nil, err
+	for _, m := range decoded { // the indexes of bounds are together
+		for k := range m.Group.Columns {
+			if c := &m.Group.Columns[k]; len(m.Bounds[k].NullPages) > 0 {
+				c.ColumnIndexOffset, c.ColumnIndexBytes = place(m.Bounds[k])
+			}
+		}
 	}
-	t.text(spec.FileCreatedBy, createdBy)
-	t.list(spec.FileColumnOrders, spec.ThriftStruct, len(s.Columns)+1)
-	for range len(s.Columns) + 1 {
-		t.beginElement()
-		t.begin(spec.ColumnOrderTypeDefined)
-		t.end()
-		t.end()
+	for _, m := range decoded {
+		for k := range m.Group.Columns {
+			c := &m.Group.Columns[k]
+			c.OffsetIndexOffset, c.OffsetIndexBytes = place(m.Pages[k])
+		}
 	}
-	t.end()
-	if len(t.data) > math.MaxInt32 {
+	footer.KeyValues = keyValues(s, nulls)
+	for range columns {
+		footer.ColumnOrders = append(footer.ColumnOrders, parquet.ColumnOrder{ByType: &parquet.Empty{}})
+	}
+	data := parquet.Marshal(footer)
+	if len(data) > math.MaxInt32 {
 		return nil, fmt.Errorf("the footer of %d row groups is too long", len(groups))
 	}
-	tail := binary.LittleEndian.AppendUint32(t.data, uint32(len(t.data)))
-	return append(tail, spec.Magic...), nil
+	tail = binary.LittleEndian.AppendUint32(append(tail, data...), uint32(len(data)))
+	return append(tail, parquet.Magic...), nil
 }
 
-// writeKeyValues lists the columns of JSON.
-func (s Schema) writeKeyValues(t *thriftWriter) error {
-	var names []string
-	for _, c := range s.all() {
-		if c.Type.base() == JSON {
+// keyValues lists the columns of JSON, and describes all columns for programs that use Arrow: there,
+// vectors of a column without nulls have a fixed size.
+func keyValues(s parquet.Schema, nulls []int64) []parquet.KeyValue {
+	names := []string{}
+	for _, c := range s.All() {
+		if c.Type.Base() == parquet.JSON {
 			names = append(names, c.Name)
 		}
 	}
-	list, err := json.Marshal(names)
-	t.list(spec.FileKeyValues, spec.ThriftStruct, 1)
-	t.beginElement()
-	t.text(spec.KeyValueKey, spec.JSONColumns)
-	t.text(spec.KeyValueValue, string(list))
-	t.end()
+	list, _ := json.Marshal(names) // of strings, which cannot fail
+	return []parquet.KeyValue{{Key: parquet.JSONColumns, Value: string(list)}, {
+		Key: "ARROW:schema", Value: s.Arrow(func(column int) bool { return nulls[column] == 0 }),
+	}}
+}
+
+// ReadGroups returns the row groups of a file that this package has written.
+func ReadGroups(r io.ReaderAt, size int64) (list []Placed, err error) {
+	footer, err := parquet.ReadFooter(r, size)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range footer.Groups {
+		m, offset := groupMeta{Group: g}, g.Offset
+		for i := range m.Group.Columns {
+			c := &m.Group.Columns[i]
+			var bounds parquet.ColumnIndex
+			var pages parquet.OffsetIndex
+			if err = readIndex(r, size, c.ColumnIndexOffset, c.ColumnIndexBytes, &bounds); err == nil {
+				err = readIndex(r, size, c.OffsetIndexOffset, c.OffsetIndexBytes, &pages)
+			}
+			if err != nil {
+				return nil, err
+			}
+			m.Bounds, m.Pages = append(m.Bounds, bounds), append(m.Pages, pages)
+			*c = parquet.ColumnChunk{Meta: c.Meta}
+		}
+		m.Group.Ordinal = 0
+		m.move(int64(len(Head)) - offset)
+		meta, err := json.Marshal(parquet.Marshal(m))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Placed{offset, meta})
+	}
+	return list, nil
+}
+
+func readIndex(r io.ReaderAt, size, at int64, length int32, index any) error {
+	if length == 0 {
+		return nil
+	}
+	if length < 0 || at < 0 || at > size-int64(length) {
+		return fmt.Errorf("the index of pages at offset %d is outside the file", at)
+	}
+	data := make([]byte, length)
+	if _, err := r.ReadAt(data, at); err != nil {
+		return err
+	}
+	_, err := parquet.Unmarshal(data, index)
 	return err
-}
-
-// writeSchema writes the tree of columns as a list, depth first.
-func (s Schema) writeSchema(t *thriftWriter) {
-	elements := 2 + len(s.Columns) // the root, and the column of errors
-	for _, c := range s.Columns {
-		elements += 2 * c.depth()
-	}
-	t.list(spec.FileSchema, spec.ThriftStruct, elements)
-	t.beginElement()
-	t.text(spec.ElementName, "schema")
-	t.i32(spec.ElementChildren, int64(len(s.Columns)+1))
-	t.end()
-	for _, c := range s.all() {
-		writeLists(t, c.Name, c.depth(), c.Type.base(), spec.Optional)
-	}
-}
-
-// writeLists writes the schema of a value inside nested lists.
-func writeLists(t *thriftWriter, name string, lists int, base Type, repetition int64) {
-	if lists == 0 {
-		writeLeaf(t, name, base, repetition)
-		return
-	}
-	t.beginElement()
-	t.i32(spec.ElementRepetition, repetition)
-	t.text(spec.ElementName, name)
-	t.i32(spec.ElementChildren, 1)
-	t.i32(spec.ElementConverted, spec.ConvertedList)
-	writeLogical(t, spec.LogicalList)
-	t.end()
-	t.beginElement()
-	t.i32(spec.ElementRepetition, spec.Repeated)
-	t.text(spec.ElementName, "list")
-	t.i32(spec.ElementChildren, 1)
-	t.end()
-	writeLists(t, "element", lists-1, base, spec.Required)
-}
-
-func writeLeaf(t *thriftWriter, name string, typ Type, repetition int64) {
-	t.beginElement()
-	t.i32(spec.ElementPhysical, typ.physical())
-	if typ.physical() == spec.PhysicalFixed {
-		t.i32(spec.ElementLength, int64(typ.plainSize()))
-	}
-	t.i32(spec.ElementRepetition, repetition)
-	t.text(spec.ElementName, name)
-	typ.writeMeaning(t)
-	t.end()
-}
-
-// writeLogical writes a logical type without parameters.
-func writeLogical(t *thriftWriter, id int64) {
-	t.begin(spec.ElementLogical)
-	t.begin(id)
-	t.end()
-	t.end()
-}
-
-func (s Schema) writeGroup(t *thriftWriter, ordinal int, offset int64, g groupMeta) {
-	packed, unpacked := int64(0), int64(0)
-	t.list(spec.GroupColumns, spec.ThriftStruct, len(g.Columns))
-	for i, c := range s.all() {
-		t.beginElement()
-		t.i64(spec.ChunkOffset, 0)
-		t.begin(spec.ChunkMeta)
-		writeChunk(t, c, offset+packed, g.Columns[i])
-		t.end()
-		t.end()
-		packed += g.Columns[i].Packed
-		unpacked += g.Columns[i].Unpacked
-	}
-	t.i64(spec.GroupUnpacked, unpacked)
-	t.i64(spec.GroupRows, g.Rows)
-	t.i64(spec.GroupOffset, offset)
-	t.i64(spec.GroupPacked, packed)
-	if ordinal <= math.MaxInt16 {
-		t.i16(spec.GroupOrdinal, int64(ordinal))
-	}
-}
-
-func writeChunk(t *thriftWriter, c Column, offset int64, m chunkMeta) {
-	t.i32(spec.ColumnPhysical, c.Type.physical())
-	t.list(spec.ColumnEncodings, spec.ThriftI32, 2)
-	t.data = append(t.data, 2*spec.EncodingPlain, 2*spec.EncodingRLE) // as variable-length integers
-	path := []string{c.Name}
-	for range c.depth() {
-		path = append(path, "list", "element")
-	}
-	t.list(spec.ColumnPath, spec.ThriftBinary, len(path))
-	for _, name := range path {
-		t.element(name)
-	}
-	t.i32(spec.ColumnCodec, spec.CodecZstd)
-	t.i64(spec.ColumnValues, m.Values)
-	t.i64(spec.ColumnUnpacked, m.Unpacked)
-	t.i64(spec.ColumnPacked, m.Packed)
-	t.i64(spec.ColumnDataOffset, offset)
-	t.begin(spec.ColumnStatistics)
-	t.i64(spec.StatisticsNulls, m.Nulls)
-	if m.Min != nil && m.Max != nil {
-		t.text(spec.StatisticsMax, string(m.Max))
-		t.text(spec.StatisticsMin, string(m.Min))
-	}
-	t.end()
 }

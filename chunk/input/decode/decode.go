@@ -57,7 +57,7 @@ func (k Kind) String() string {
 func Detect(file format.File, want string, columns []string, members ...format.Member) (Kind, error) {
 	head, whole, err := readHead(io.NewSectionReader(file, 0, file.Size()))
 	if err != nil {
-		return Kind{}, fault.New(fault.Usage, "read input %s: %w", file.Name(), err)
+		return Kind{}, fault.InputUnreadable.Of(fault.Usage, "read input %s: %w", file.Name(), err)
 	}
 	kind := Kind{compression: compressionOf(head), members: members}
 	if kind.compression != nil {
@@ -67,7 +67,7 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 		return kind, err
 	}
 	if kind.compression != nil && kind.format.Stream == nil {
-		return kind, fault.New(fault.Usage, "input %s is %s around %s, which cannot be read from the middle of a stream; decompress it first",
+		return kind, fault.UnknownFormat.New("input %s is %s around %s, which cannot be read from the middle of a stream; decompress it first",
 			file.Name(), kind.compression.name, kind.format.Name)
 	}
 	if err := checkColumns(kind.format, columns, "input "+file.Name()); err != nil {
@@ -76,9 +76,9 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 	if kind.compression == nil && kind.format.Check != nil {
 		if err := kind.format.Check(file, kind.inFile(format.Options{Columns: columns})); err != nil {
 			if wrong := new(format.ColumnError); errors.As(err, &wrong) {
-				return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).Set("columns")
+				return kind, fault.NoSuchColumn.New("input %s: %w", file.Name(), err).Set("columns")
 			}
-			return kind, fault.New(fault.Usage, "input %s: %w", file.Name(), err).WithCode(fault.BadInput, "")
+			return kind, fault.BadInput.Of(fault.Usage, "input %s: %w", file.Name(), err)
 		}
 	}
 	return kind, nil
@@ -94,7 +94,7 @@ func checkColumns(f format.Format, columns []string, what string) error {
 		name, _, _ := strings.Cut(column, ":")
 		names = append(names, name)
 	}
-	return fault.New(fault.Usage, "%s is JSON lines, which have no columns to choose", what).WithCode(fault.NoColumns, strings.Join(names, ","))
+	return fault.NoColumns.New("%s is JSON lines, which have no columns to choose", what).Set(strings.Join(names, ","))
 }
 
 // readHead reads the first bytes, and reports whether they are all.
@@ -248,7 +248,7 @@ func openStream(ctx context.Context, r io.Reader, name, want string, options for
 		err = checkColumns(f, options.Columns, name)
 	}
 	if err == nil && f.Stream == nil {
-		err = fault.New(fault.Usage, "%s is %s, which cannot be read from a stream; name a file", name, f.Name)
+		err = fault.UnknownFormat.New("%s is %s, which cannot be read from a stream; name a file", name, f.Name)
 	}
 	if err != nil {
 		return format.Lines{}, err
@@ -265,7 +265,7 @@ func openStream(ctx context.Context, r io.Reader, name, want string, options for
 // columnFault returns a usage fault for columns that a table does not have; it is not damaged.
 func columnFault(what string, err error) error {
 	if wrong := new(format.ColumnError); errors.As(err, &wrong) {
-		return fault.New(fault.Usage, "%s: %w", what, err).Set("columns")
+		return fault.NoSuchColumn.New("%s: %w", what, err).Set("columns")
 	}
 	return err
 }

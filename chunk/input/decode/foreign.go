@@ -138,12 +138,12 @@ func isDocument(lines [][]byte, bracket byte) bool {
 // converts it.
 func (f *foreign) refuse(what, path string) error {
 	if f.files != "" && path != "" {
-		return fault.New(fault.Usage, "%s is %s; gpurun reads lines, not files of other kinds: extract it (%s %s) and list its files, one record each: "+
-			"find . -name '*.jpg' | jq -Rc '{path: .}' > in.jsonl", what, f.format, f.files, path).WithCode(fault.Archive, "")
+		return fault.Archive.New("%s is %s; gpurun reads lines, not files of other kinds: extract it (%s %s) and list its files, one record each: "+
+			"find . -name '*.jpg' | jq -Rc '{path: .}' > in.jsonl", what, f.format, f.files, path)
 	}
 	if f.convert == "" || path == "" {
-		return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines, CSV, TSV and Parquet: convert it first", what, f.format)
+		return fault.UnknownFormat.New("%s is %s; gpurun reads JSON lines, CSV, TSV and Parquet: convert it first", what, f.format)
 	}
-	return fault.New(fault.Usage, "%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
+	return fault.UnknownFormat.New("%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))
 }

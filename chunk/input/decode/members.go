@@ -151,7 +151,7 @@ func (l *memberLines) add() []byte {
 		return l.line
 	}
 	l.out = append(l.out[:0], l.line[:l.info.Close]...)
-	empty := l.info.Empty
+	empty := l.info.Members == 0
 	for i, text := range l.members {
 		if l.info.Spans[i].Present() {
 			continue

@@ -42,5 +42,5 @@ func byName(name string) (format.Format, error) {
 			return f, nil
 		}
 	}
-	return format.Format{}, fault.New(fault.Usage, "input format %q is not one of %s", name, strings.Join(Names(), ", ")).Set("input-format")
+	return format.Format{}, fault.UnknownFormat.New("input format %q is not one of %s", name, strings.Join(Names(), ", ")).Set("input-format")
 }

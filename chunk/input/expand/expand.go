@@ -88,7 +88,7 @@ func (e *expansion) add(name string) error {
 		return nil
 	}
 	if name == "" {
-		return fault.New(fault.Usage, "an input has an empty name")
+		return fault.NoSuchInput.New("an input has an empty name")
 	}
 	info, err := os.Stat(name)
 	switch {
@@ -104,7 +104,7 @@ func (e *expansion) add(name string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return NotFound(name)
 	}
-	return fault.New(fault.Usage, "input: %w", err)
+	return fault.InputUnreadable.Of(fault.Usage, "input: %w", err)
 }
 
 // fetchers are programs that write an object of a store to standard output.
@@ -116,27 +116,27 @@ func NotFound(name string) error {
 	fetch, known := fetchers[scheme]
 	switch {
 	case !remote:
-		return fault.New(fault.Usage, "input %s does not exist", name)
+		return fault.NoSuchInput.New("input %s does not exist", name)
 	case strings.Contains(fetch, "%s"):
-		return fault.New(fault.Usage, "input %s: gpurun reads files and standard input, not %s://; download it, mount it, or pipe it: %s | gpurun run … -",
+		return fault.RemotePath.New("input %s: gpurun reads files and standard input, not %s://; download it, mount it, or pipe it: %s | gpurun run … -",
 			name, scheme, strings.ReplaceAll(fetch, "%s", name))
 	case known:
-		return fault.New(fault.Usage, "input %s: gpurun reads files and standard input, not %s://; download it first (%s)", name, scheme, fetch)
+		return fault.RemotePath.New("input %s: gpurun reads files and standard input, not %s://; download it first (%s)", name, scheme, fetch)
 	}
-	return fault.New(fault.Usage, "input %s: gpurun reads files and standard input, not %s://; download it first", name, scheme)
+	return fault.RemotePath.New("input %s: gpurun reads files and standard input, not %s://; download it first", name, scheme)
 }
 
 // addFolder adds the data files below a folder.
 func (e *expansion) addFolder(name string) error {
 	found, err := walk(name, isData)
 	if err != nil {
-		return fault.New(fault.Usage, "input: %w", err)
+		return fault.InputUnreadable.Of(fault.Usage, "input: %w", err)
 	}
 	if len(found) == 0 {
-		return fault.New(fault.Usage, "the input folder %s contains no data files (%s)", name, strings.Join(dataNames, ", "))
+		return fault.NoInputFiles.New("the input folder %s contains no data files (%s)", name, strings.Join(dataNames, ", "))
 	}
 	if found = e.without(name, found); len(found) == 0 {
-		return fault.New(fault.Usage, "the input folder %s contains no data files but those of this job", name)
+		return fault.NoInputFiles.New("the input folder %s contains no data files but those of this job", name)
 	}
 	return e.addFound(found)
 }
@@ -167,7 +167,7 @@ func (e *expansion) addFound(names []string) error {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if err != nil {
-			return fault.New(fault.Usage, "input: %w", err)
+			return fault.InputUnreadable.Of(fault.Usage, "input: %w", err)
 		}
 		e.files = append(e.files, File{Name: name, Info: info})
 	}
@@ -177,14 +177,14 @@ func (e *expansion) addFound(names []string) error {
 // addList adds the names in a file, one per line.
 func (e *expansion) addList(path string) error {
 	if e.lists++; e.lists > maxLists {
-		return fault.New(fault.Usage, "the input list %s contains itself", path)
+		return fault.BadInputList.New("the input list %s contains itself", path)
 	}
 	defer func() { e.lists-- }()
 	file := os.Stdin
 	if path != Stdin {
 		var err error
 		if file, err = os.Open(path); err != nil {
-			return fault.New(fault.Usage, "input list: %w", err)
+			return fault.BadInputList.New("input list: %w", err)
 		}
 		defer file.Close()
 	}
@@ -196,14 +196,14 @@ func (e *expansion) addList(path string) error {
 			continue
 		}
 		if err := e.add(line); err != nil {
-			return fault.New(fault.Usage, "line %d of the input list %s: %w", number, path, err)
+			return fault.BadInputList.New("line %d of the input list %s: %w", number, path, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fault.New(fault.Usage, "read input list %s: %w", path, err)
+		return fault.BadInputList.New("read input list %s: %w", path, err)
 	}
 	if len(e.files) == before {
-		return fault.New(fault.Usage, "the input list %s names no files", path)
+		return fault.BadInputList.New("the input list %s names no files", path)
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (e *expansion) checkTwice() error {
 	for _, f := range e.files {
 		if f.Info == nil {
 			if stdin {
-				return fault.New(fault.Usage, "standard input is named twice as input")
+				return fault.StdinTwice.New("standard input is named twice as input")
 			}
 			stdin = true
 			continue
@@ -231,9 +231,9 @@ func (e *expansion) checkTwice() error {
 		other, twice := byID[id{device, inode}]
 		switch {
 		case twice && other == f.Name:
-			return fault.New(fault.Usage, "the input %s is named twice", f.Name)
+			return fault.InputTwice.New("the input %s is named twice", f.Name)
 		case twice:
-			return fault.New(fault.Usage, "the inputs %s and %s are the same file", other, f.Name)
+			return fault.InputTwice.New("the inputs %s and %s are the same file", other, f.Name)
 		}
 		byID[id{device, inode}] = f.Name
 	}

@@ -17,13 +17,13 @@ func isGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
 func (e *expansion) addGlob(pattern string) error {
 	found, err := glob(filepath.Clean(pattern))
 	if err != nil {
-		return fault.New(fault.Usage, "input pattern %s: %w", pattern, err)
+		return fault.NoMatch.New("input pattern %s: %w", pattern, err)
 	}
 	if len(found) == 0 {
-		return fault.New(fault.Usage, "the input pattern %s matches no files", pattern)
+		return fault.NoMatch.New("the input pattern %s matches no files", pattern)
 	}
 	if found = e.without(globRoot(pattern), found); len(found) == 0 {
-		return fault.New(fault.Usage, "the input pattern %s matches no files but those of this job", pattern)
+		return fault.NoMatch.New("the input pattern %s matches no files but those of this job", pattern)
 	}
 	return e.addFound(found)
 }

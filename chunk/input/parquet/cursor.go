@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // cursor steps through the values of one column of a row group. At the end of the column,
@@ -16,7 +16,7 @@ import (
 type cursor struct {
 	reader  io.ReaderAt
 	leaf    leaf
-	chunk   *columnChunk
+	chunk   *parquet.ColumnMeta
 	at, end int64 // the pages that are not read yet
 	left    int64 // the values in them, nulls included
 
@@ -40,8 +40,8 @@ type cursor struct {
 	dictionaryBytes          int64
 }
 
-func newCursor(r io.ReaderAt, l leaf, c *columnChunk, memory *share) *cursor {
-	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.begin(), end: c.begin() + c.packed, left: c.values, memory: memory}
+func newCursor(r io.ReaderAt, l leaf, c *parquet.ColumnMeta, memory *share) *cursor {
+	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.Begin(), end: c.Begin() + c.Packed, left: c.Values, memory: memory}
 	cursor.load()
 	return cursor
 }
@@ -125,7 +125,7 @@ func (c *cursor) load() {
 // readPage reads and decodes the next page.
 func (c *cursor) readPage() error {
 	if c.at >= c.end {
-		return fmt.Errorf("%d of %d values are missing", c.left, c.chunk.values)
+		return fmt.Errorf("%d of %d values are missing", c.left, c.chunk.Values)
 	}
 	h, length, err := readPageHeader(c.reader, c.at, c.end, &c.header)
 	if err != nil {
@@ -146,11 +146,11 @@ func (c *cursor) readPage() error {
 		return errors.New("its checksum is wrong")
 	}
 	switch h.kind {
-	case spec.DictionaryPage:
+	case parquet.DictionaryPage:
 		return c.decodeDictionary(h)
-	case spec.DataPage:
+	case parquet.DataPage:
 		return c.decodePage(h)
-	case spec.DataPageV2:
+	case parquet.DataPageV2:
 		return c.decodePageV2(h)
 	}
 	return nil // an index page
@@ -164,10 +164,10 @@ const cursorBytes = 8 << 10
 func (c *cursor) reserve(h pageHeader) error {
 	need := cursorBytes + int64(cap(c.header)) + c.dictionaryBytes + max(int64(cap(c.packed)), h.packed)
 	decoded := c.leaf.bytesFor(h.encoding, int(h.values))
-	if h.kind == spec.DictionaryPage {
-		c.dictionaryBytes = h.unpacked + c.leaf.bytesFor(spec.EncodingPlain, int(h.values))
+	if h.kind == parquet.DictionaryPage {
+		c.dictionaryBytes = h.unpacked + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
 		need, decoded = need+c.dictionaryBytes, 0
-	} else if c.chunk.codec != spec.CodecNone {
+	} else if c.chunk.Codec != parquet.CodecNone {
 		need += max(int64(cap(c.unpacked)), h.unpacked)
 	}
 	return c.reserveMore(need + decoded - c.reserved)
@@ -182,14 +182,14 @@ func (c *cursor) reserveMore(n int64) error {
 }
 
 func (c *cursor) decodeDictionary(h pageHeader) error {
-	data, err := decompress(c.chunk.codec, nil, c.packed, int(h.unpacked))
+	data, err := decompress(c.chunk.Codec, nil, c.packed, int(h.unpacked))
 	if err != nil {
 		return err
 	}
-	if c.chunk.codec == spec.CodecNone {
+	if c.chunk.Codec == parquet.CodecNone {
 		data = slices.Clone(data) // its memory will be used again
 	}
-	c.dictionary, err = c.leaf.decode(spec.EncodingPlain, int(h.values), data, nil, c.reserveMore)
+	c.dictionary, err = c.leaf.decode(parquet.EncodingPlain, int(h.values), data, nil, c.reserveMore)
 	return err
 }
 
@@ -200,7 +200,7 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 		return err
 	}
 	if c.leaf.maxRep > 0 {
-		if h.repEncoding != spec.EncodingRLE {
+		if h.repEncoding != parquet.EncodingRLE {
 			return fmt.Errorf("encoding %d of levels is not supported", h.repEncoding)
 		}
 		if c.repRuns.data, data, err = prefixed(data); err != nil {
@@ -208,7 +208,7 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 		}
 	}
 	if c.leaf.maxDef > 0 {
-		if h.defEncoding != spec.EncodingRLE {
+		if h.defEncoding != parquet.EncodingRLE {
 			return fmt.Errorf("encoding %d of levels is not supported", h.defEncoding)
 		}
 		if c.defRuns.data, data, err = prefixed(data); err != nil {
@@ -231,8 +231,8 @@ func (c *cursor) decodePageV2(h pageHeader) (err error) {
 }
 
 func (c *cursor) decompress(packed []byte, size int64) ([]byte, error) {
-	data, err := decompress(c.chunk.codec, c.unpacked, packed, int(size))
-	if err == nil && c.chunk.codec != spec.CodecNone {
+	data, err := decompress(c.chunk.Codec, c.unpacked, packed, int(size))
+	if err == nil && c.chunk.Codec != parquet.CodecNone {
 		c.unpacked = data
 	}
 	return data, err

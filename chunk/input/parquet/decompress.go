@@ -13,15 +13,15 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // checkCodec refuses a column whose codec is not supported.
-func checkCodec(codec int64) error {
+func checkCodec(codec int32) error {
 	switch codec {
-	case spec.CodecNone, spec.CodecSnappy, spec.CodecGzip, spec.CodecBrotli, spec.CodecZstd, spec.CodecLZ4, spec.CodecLZ4Raw:
+	case parquet.CodecNone, parquet.CodecSnappy, parquet.CodecGzip, parquet.CodecBrotli, parquet.CodecZstd, parquet.CodecLZ4, parquet.CodecLZ4Raw:
 		return nil
-	case spec.CodecLZO:
+	case parquet.CodecLZO:
 		return errors.New("it is compressed with LZO, which is not supported; write the file again with zstd")
 	}
 	return fmt.Errorf("it is compressed with codec %d, which is unknown", codec)
@@ -32,8 +32,8 @@ var errPacked = errors.New("the compressed data does not match its header")
 
 // decompress returns the data of a page, which must have exactly the given size. It uses
 // dst, if that is large enough, and never allocates more than the size.
-func decompress(codec int64, dst, packed []byte, size int) ([]byte, error) {
-	if codec == spec.CodecNone {
+func decompress(codec int32, dst, packed []byte, size int) ([]byte, error) {
+	if codec == parquet.CodecNone {
 		if len(packed) != size {
 			return nil, errPacked
 		}
@@ -42,20 +42,20 @@ func decompress(codec int64, dst, packed []byte, size int) ([]byte, error) {
 	dst = slices.Grow(dst[:0], size)[:0]
 	var err error
 	switch codec {
-	case spec.CodecSnappy:
+	case parquet.CodecSnappy:
 		dst, err = decompressSnappy(dst[:size], packed)
-	case spec.CodecZstd:
+	case parquet.CodecZstd:
 		dst, err = zstdDecoder().DecodeAll(packed, dst[:0:size])
-	case spec.CodecGzip:
+	case parquet.CodecGzip:
 		var r *gzip.Reader
 		if r, err = gzip.NewReader(bytes.NewReader(packed)); err == nil {
 			dst, err = readAll(r, dst[:size])
 		}
-	case spec.CodecBrotli:
+	case parquet.CodecBrotli:
 		dst, err = readAll(brotli.NewReader(bytes.NewReader(packed)), dst[:size])
-	case spec.CodecLZ4:
+	case parquet.CodecLZ4:
 		dst, err = decompressHadoopLZ4(dst[:size], packed)
-	case spec.CodecLZ4Raw:
+	case parquet.CodecLZ4Raw:
 		dst, err = decompressLZ4(dst[:size], packed)
 	default:
 		err = checkCodec(codec)

@@ -9,7 +9,7 @@
 //
 // Files come from elsewhere and may be damaged. So no length or count in a file is believed:
 // nothing is allocated before it is known to fit the bytes that are there, and values are
-// decoded with checked indexes. ARCHITECTURE.md explains why no library does that.
+// decoded with checked indexes. docs/internals/decisions.md explains why no library does that.
 //
 // docs/formats.md describes how each type is written.
 package parquet

@@ -7,12 +7,13 @@ import (
 	"io"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // File is an open Parquet file. Its methods may be called concurrently.
 type File struct {
 	reader   io.ReaderAt
-	metadata *metadata
+	metadata *parquet.FileMetaData
 	leaves   []leaf
 	members  []*node // those that are read
 	threads  int
@@ -22,16 +23,16 @@ type File struct {
 // OpenFile reads and checks the footer of a file. As many row groups as there may be
 // threads are decoded at the same time.
 func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
-	m, err := readMetadata(r, size)
+	m, err := parquet.ReadFooter(r, size)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.check(size); err != nil {
+	if err := checkFooter(m, size); err != nil {
 		return nil, err
 	}
 	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: max(leastMemory, size*perByte)}
 	var all []*node
-	if all, f.leaves, err = m.nodes(); err != nil {
+	if all, f.leaves, err = nodes(m); err != nil {
 		return nil, err
 	}
 	if f.members, err = choose(all, o); err != nil {
@@ -42,10 +43,10 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 
 // checkCodecs checks that the columns that are read can be decompressed.
 func (f *File) checkCodecs() error {
-	for i, group := range f.metadata.groups {
+	for i, group := range f.metadata.Groups {
 		for _, n := range f.members {
-			for _, chunk := range group.columns[n.from:n.to] {
-				if err := checkCodec(chunk.codec); err != nil {
+			for _, chunk := range group.Columns[n.from:n.to] {
+				if err := checkCodec(chunk.Meta.Codec); err != nil {
 					return fmt.Errorf("row group %d: column %q: %w", i, n.name, err)
 				}
 			}
@@ -54,16 +55,16 @@ func (f *File) checkCodecs() error {
 	return nil
 }
 
-// Rows returns the number of rows.
-func (f *File) Rows() int64 { return f.metadata.rows }
+// Count returns the number of rows.
+func (f *File) Count() int64 { return f.metadata.Rows }
 
 // Groups returns the number of row groups.
-func (f *File) Groups() int { return len(f.metadata.groups) }
+func (f *File) Groups() int { return len(f.metadata.Groups) }
 
 // firstRow returns the number of rows before a row group.
 func (f *File) firstRow(group int) (row int64) {
-	for _, g := range f.metadata.groups[:group] {
-		row += g.rows
+	for _, g := range f.metadata.Groups[:group] {
+		row += g.Rows
 	}
 	return row
 }
@@ -71,11 +72,11 @@ func (f *File) firstRow(group int) (row int64) {
 // groupOf returns the row group that a row is in, counted from 0, and the number of rows
 // before that group. A row behind the end is in a group behind the last one.
 func (f *File) groupOf(row int64) (group int, before int64) {
-	for _, g := range f.metadata.groups {
-		if row < before+g.rows {
+	for _, g := range f.metadata.Groups {
+		if row < before+g.Rows {
 			break
 		}
-		before += g.rows
+		before += g.Rows
 		group++
 	}
 	return group, before
@@ -88,34 +89,56 @@ const blockBytes = 256 << 10
 // decode decodes a row group. It passes the lines to emit in blocks and continues with the
 // empty buffer that emit returns.
 func (f *File) decode(ctx context.Context, group int, memory *share, emit func(lines []byte) ([]byte, error)) (err error) {
+	var last []byte
+	err = f.eachRow(ctx, group, memory, func(w *rowWriter) error {
+		err := w.line()
+		if err == nil && len(w.dst) >= blockBytes {
+			w.dst, err = emit(w.dst)
+		}
+		last = w.dst
+		return err
+	})
+	if err == nil && len(last) > 0 {
+		_, err = emit(last)
+	}
+	return err
+}
+
+// Rows decodes a row group of a file that gpurun has written. It calls each for every row, which is
+// valid until each returns, as a row of a table.
+func (f *File) Rows(ctx context.Context, group int, each func(row []byte) error) error {
+	memory := newMemory(ctx, f.memory).join(group)
+	defer memory.leave()
+	return f.eachRow(ctx, group, memory, func(w *rowWriter) error {
+		w.dst = w.dst[:0]
+		if err := w.each(func(_ int, n *node) { w.raw(n) }); err != nil {
+			return err
+		}
+		return each(w.dst)
+	})
+}
+
+// eachRow calls write for every row of a row group.
+func (f *File) eachRow(ctx context.Context, group int, memory *share, write func(*rowWriter) error) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("row group %d: %w", group, err)
 		}
 	}()
 	defer recovered(&err)
-	g := &f.metadata.groups[group]
+	g := &f.metadata.Groups[group]
 	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
-		for i := n.from; i < n.to && g.rows > 0; i++ {
-			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.columns[i], memory)
+		for i := n.from; i < n.to && g.Rows > 0; i++ {
+			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.Columns[i].Meta, memory)
 		}
 	}
-	for range g.rows {
-		if err := w.write(); err != nil {
-			return err
-		}
-		if len(w.dst) < blockBytes {
-			continue
-		}
-		if w.dst, err = emit(w.dst); err != nil {
+	for range g.Rows {
+		if err := write(w); err != nil {
 			return err
 		}
 	}
-	if len(w.dst) > 0 {
-		_, err = emit(w.dst)
-	}
-	return err
+	return nil
 }
 
 // recovered turns a panic into an error: whatever a damaged file causes costs only the file.

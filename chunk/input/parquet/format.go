@@ -5,13 +5,13 @@ import (
 	"context"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // Parquet is the format of Parquet files.
 var Parquet = format.Format{
 	Name: "parquet", Rows: true,
-	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(spec.Magic)) },
+	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(parquet.Magic)) },
 	Open: func(ctx context.Context, f format.File, o format.Options) (format.Lines, error) {
 		file, err := OpenFile(f, f.Size(), o)
 		if err != nil {
@@ -25,7 +25,7 @@ var Parquet = format.Format{
 		if err != nil {
 			return 0, err
 		}
-		return file.Rows(), nil
+		return file.Count(), nil
 	},
 	Columns: func(f format.File, o format.Options) ([]format.Column, error) {
 		file, err := OpenFile(f, f.Size(), o)

@@ -188,8 +188,8 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Groups() != 15 || f.Rows() != 100 {
-			t.Fatalf("%d row groups, %d rows", f.Groups(), f.Rows())
+		if f.Groups() != 15 || f.Count() != 100 {
+			t.Fatalf("%d row groups, %d rows", f.Groups(), f.Count())
 		}
 		lines := f.Lines(context.Background())
 		text, err := io.ReadAll(lines)

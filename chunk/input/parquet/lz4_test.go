@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // lz4Block encodes data as one block: 15 literals, a match that repeats them as far as they
@@ -43,16 +43,16 @@ func TestHadoopLZ4(t *testing.T) {
 	for name, packed := range map[string][]byte{
 		"one block": framed(want), "two blocks": append(framed(want[:700]), framed(want[700:])...), "without headers": lz4Block(want),
 	} {
-		if got, err := decompress(spec.CodecLZ4, nil, packed, len(want)); err != nil || !bytes.Equal(got, want) {
+		if got, err := decompress(parquet.CodecLZ4, nil, packed, len(want)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %v, %.40q", name, err, got)
 		}
 		for _, size := range []int{0, len(want) - 1, len(want) + 1} {
-			if got, err := decompress(spec.CodecLZ4, nil, packed, size); err == nil {
+			if got, err := decompress(parquet.CodecLZ4, nil, packed, size); err == nil {
 				t.Errorf("%s, %d bytes expected: %.40q", name, size, got)
 			}
 		}
 		for cut := range packed {
-			if got, err := decompress(spec.CodecLZ4, nil, packed[:cut], len(want)); err == nil {
+			if got, err := decompress(parquet.CodecLZ4, nil, packed[:cut], len(want)); err == nil {
 				t.Errorf("%s, %d bytes: %.40q", name, cut, got)
 			}
 		}
@@ -63,7 +63,7 @@ func TestHadoopLZ4(t *testing.T) {
 func FuzzLZ4(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x04\x00\x00\x00\x05\x40abcd"), uint16(4))
 	f.Fuzz(func(t *testing.T, packed []byte, size uint16) {
-		for _, codec := range []int64{spec.CodecLZ4, spec.CodecLZ4Raw} {
+		for _, codec := range []int32{parquet.CodecLZ4, parquet.CodecLZ4Raw} {
 			got, err := decompress(codec, nil, packed, int(size))
 			if err == nil && len(got) != int(size) {
 				t.Errorf("codec %d: %d bytes instead of %d", codec, len(got), size)

@@ -19,7 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // TestDecompress: what each codec makes of data, also of none, is decompressed; other sizes are
@@ -34,12 +34,12 @@ func TestDecompress(t *testing.T) {
 			return packed.Bytes()
 		}
 	}
-	for codec, pack := range map[int64]func([]byte) []byte{
-		spec.CodecNone:   func(data []byte) []byte { return data },
-		spec.CodecSnappy: func(data []byte) []byte { return snappy.Encode(nil, data) },
-		spec.CodecGzip:   through(func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }),
-		spec.CodecBrotli: through(func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) }),
-		spec.CodecZstd: func(data []byte) []byte {
+	for codec, pack := range map[int32]func([]byte) []byte{
+		parquet.CodecNone:   func(data []byte) []byte { return data },
+		parquet.CodecSnappy: func(data []byte) []byte { return snappy.Encode(nil, data) },
+		parquet.CodecGzip:   through(func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }),
+		parquet.CodecBrotli: through(func(w io.Writer) io.WriteCloser { return brotli.NewWriter(w) }),
+		parquet.CodecZstd: func(data []byte) []byte {
 			w, _ := zstd.NewWriter(nil)
 			return w.EncodeAll(data, nil)
 		},
@@ -116,18 +116,14 @@ func TestRuns(t *testing.T) {
 }
 
 // page returns the bytes of a page of version 1.
-func page(kind, values, encoding int64, data []byte) []byte {
-	number := func(delta byte, n int64) []byte { return binary.AppendUvarint([]byte{delta<<4 | 5}, uint64(n<<1)) }
-	size := int64(len(data))
-	header := slices.Concat(number(1, kind), number(1, size), number(1, size))
-	inner := slices.Concat(number(1, values), number(1, encoding), number(1, spec.EncodingRLE), number(1, spec.EncodingRLE), []byte{0})
-	if kind == spec.DictionaryPage {
-		header = append(header, 4<<4|12)
-		inner = slices.Concat(number(1, values), number(1, encoding), []byte{0})
+func page(kind, values, encoding int32, data []byte) []byte {
+	h := parquet.PageHeader{Kind: kind, Unpacked: int32(len(data)), Packed: int32(len(data))}
+	if kind == parquet.DictionaryPage {
+		h.Dictionary = &parquet.DictionaryHeader{Values: values, Encoding: encoding}
 	} else {
-		header = append(header, 2<<4|12)
+		h.Data = &parquet.DataHeader{Values: values, Encoding: encoding, DefinitionEncoding: parquet.EncodingRLE, RepetitionEncoding: parquet.EncodingRLE}
 	}
-	return slices.Concat(header, inner, []byte{0}, data)
+	return append(parquet.Marshal(h), data...)
 }
 
 // TestPageOfAFewBytes: levels and indexes of a page take little memory, however many a few bytes
@@ -141,12 +137,12 @@ func TestPageOfAFewBytes(t *testing.T) {
 	}
 	indexes := append([]byte{1}, append(slices.Clone(run), 0)...)
 	data := slices.Concat(
-		page(spec.DictionaryPage, 1, spec.EncodingPlain, make([]byte, 8)),
-		page(spec.DataPage, n, spec.EncodingRLEDictionary, slices.Concat(prefixed(reps), prefixed(defs), indexes)))
+		page(parquet.DictionaryPage, 1, parquet.EncodingPlain, make([]byte, 8)),
+		page(parquet.DataPage, n, parquet.EncodingRLEDictionary, slices.Concat(prefixed(reps), prefixed(defs), indexes)))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	c := newCursor(bytes.NewReader(data), leaf{physical: spec.PhysicalInt64, maxDef: 2, maxRep: 1},
-		&columnChunk{values: n, packed: int64(len(data)), unpacked: int64(len(data))}, newMemory(t.Context(), leastMemory).join(0))
+	c := newCursor(bytes.NewReader(data), leaf{physical: parquet.PhysicalInt64, maxDef: 2, maxRep: 1},
+		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, newMemory(t.Context(), leastMemory).join(0))
 	count := 0
 	for ; !c.ended; c.next() {
 		if v, ok := c.value(); !ok || len(v) != 8 || c.rep() != 1 {

@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // pageHeader is what precedes the bytes of a page, as far as it is used here.
 type pageHeader struct {
-	kind     int64
+	kind     int32
 	unpacked int64
 	packed   int64
 	summed   bool
 	sum      uint32 // CRC-32, if there is one
 	values   int64
-	encoding int64
+	encoding int32
 	// Of a page of version 1: how levels are encoded.
-	defEncoding, repEncoding int64
+	defEncoding, repEncoding int32
 	// Of a page of version 2: the bytes of levels, and whether values are not compressed.
 	defBytes, repBytes int64
 	plain              bool
@@ -52,100 +52,45 @@ func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader,
 			return h, 0, err
 		}
 		h, length, err = parsePageHeader(data)
-		if !errors.Is(err, errShort) || size == end-at || size >= maxHeader {
+		if !errors.Is(err, parquet.ErrShort) || size == end-at || size >= maxHeader {
 			return h, length, err
 		}
 	}
 }
 
 func parsePageHeader(data []byte) (h pageHeader, length int64, err error) {
-	r := &thriftReader{data: data}
-	h.kind = -1
-	r.fields(func(id int64, kind byte) bool {
-		switch {
-		case id == spec.PageKind:
-			h.kind = r.integer(kind)
-		case id == spec.PageUnpacked:
-			h.unpacked = r.integer(kind)
-		case id == spec.PagePacked:
-			h.packed = r.integer(kind)
-		case id == spec.PageSum:
-			h.summed, h.sum = true, uint32(r.integer(kind))
-		case id == spec.PageData && kind == spec.ThriftStruct:
-			h.readData(r)
-		case id == spec.PageDictionary && kind == spec.ThriftStruct:
-			h.readDictionary(r)
-		case id == spec.PageDataV2 && kind == spec.ThriftStruct:
-			h.readDataV2(r)
-		default:
-			return false
-		}
-		return true
-	})
-	return h, int64(r.at), r.err
-}
-
-func (h *pageHeader) readData(r *thriftReader) {
-	r.fields(func(id int64, kind byte) bool {
-		switch id {
-		case spec.PageValues:
-			h.values = r.integer(kind)
-		case spec.PageEncoding:
-			h.encoding = r.integer(kind)
-		case spec.PageDefinitionEncoding:
-			h.defEncoding = r.integer(kind)
-		case spec.PageRepetitionEncoding:
-			h.repEncoding = r.integer(kind)
-		default:
-			return false
-		}
-		return true
-	})
-}
-
-func (h *pageHeader) readDictionary(r *thriftReader) {
-	r.fields(func(id int64, kind byte) bool {
-		if id != spec.PageValues {
-			return false
-		}
-		h.values = r.integer(kind)
-		return true
-	})
-}
-
-func (h *pageHeader) readDataV2(r *thriftReader) {
-	r.fields(func(id int64, kind byte) bool {
-		switch id {
-		case spec.PageValues:
-			h.values = r.integer(kind)
-		case spec.PageV2Encoding:
-			h.encoding = r.integer(kind)
-		case spec.PageV2DefinitionBytes:
-			h.defBytes = r.integer(kind)
-		case spec.PageV2RepetitionBytes:
-			h.repBytes = r.integer(kind)
-		case spec.PageV2Compressed:
-			h.plain = kind == spec.ThriftFalse
-			return false
-		default:
-			return false
-		}
-		return true
-	})
+	p := parquet.PageHeader{Kind: -1}
+	n, err := parquet.Unmarshal(data, &p)
+	h = pageHeader{kind: p.Kind, unpacked: int64(p.Unpacked), packed: int64(p.Packed)}
+	if p.Sum != nil {
+		h.summed, h.sum = true, uint32(*p.Sum)
+	}
+	switch {
+	case p.Kind == parquet.DataPage && p.Data != nil:
+		h.values, h.encoding = int64(p.Data.Values), p.Data.Encoding
+		h.defEncoding, h.repEncoding = p.Data.DefinitionEncoding, p.Data.RepetitionEncoding
+	case p.Kind == parquet.DictionaryPage && p.Dictionary != nil:
+		h.values = int64(p.Dictionary.Values)
+	case p.Kind == parquet.DataPageV2 && p.DataV2 != nil:
+		h.values, h.encoding = int64(p.DataV2.Values), p.DataV2.Encoding
+		h.defBytes, h.repBytes = int64(p.DataV2.DefinitionBytes), int64(p.DataV2.RepetitionBytes)
+		h.plain = p.DataV2.Compressed != nil && !*p.DataV2.Compressed
+	}
+	return h, int64(n), err
 }
 
 // check rejects a page that does not fit in the rest of its chunk, or is too large.
-func (h *pageHeader) check(c *columnChunk, left, rest int64) error {
+func (h *pageHeader) check(c *parquet.ColumnMeta, left, rest int64) error {
 	switch {
-	case h.kind < spec.DataPage || h.kind > spec.DataPageV2:
+	case h.kind < parquet.DataPage || h.kind > parquet.DataPageV2:
 		return fmt.Errorf("unknown kind %d", h.kind)
 	case h.packed < 0 || h.packed > rest:
 		return fmt.Errorf("%d bytes, but the column has only %d more", h.packed, rest)
-	case h.unpacked < 0 || h.unpacked > maxPage || h.unpacked > max(c.unpacked, smallPage):
+	case h.unpacked < 0 || h.unpacked > maxPage || h.unpacked > max(c.Unpacked, smallPage):
 		return fmt.Errorf("%d bytes uncompressed, more than the column has", h.unpacked)
 	case h.values < 0 || h.values > maxPageValues:
 		return fmt.Errorf("%d values", h.values)
-	case h.kind != spec.DictionaryPage && h.values > left:
+	case h.kind != parquet.DictionaryPage && h.values > left:
 		return fmt.Errorf("%d values, but the column has only %d more", h.values, left)
 	case h.defBytes < 0 || h.repBytes < 0 || h.defBytes > h.packed || h.repBytes > h.packed-h.defBytes || h.defBytes+h.repBytes > h.unpacked:
 		return fmt.Errorf("%d and %d bytes of levels in a page of %d", h.defBytes, h.repBytes, h.packed)

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -20,21 +21,27 @@ type rowWriter struct {
 // errColumns means that the columns of a row group do not have the same rows.
 var errColumns = errors.New("its values do not match those of other columns")
 
-// write appends the next row as a line.
-func (w *rowWriter) write() error {
+// line appends the next row as a line.
+func (w *rowWriter) line() error {
 	w.badText = ""
 	w.dst = append(w.dst, '{')
+	err := w.each(func(i int, n *node) { w.member(i, n) })
+	if w.badText != "" {
+		w.markBad()
+	}
+	w.dst = append(w.dst, '}', '\n')
+	return err
+}
+
+// each calls write for the members of the next row, which it must step over.
+func (w *rowWriter) each(write func(i int, n *node)) error {
 	for i, n := range w.members {
-		if i > 0 {
-			w.dst = append(w.dst, ',')
-		}
 		for _, c := range w.cursors[n.from:n.to] {
 			if c.ended || c.rep() != 0 {
 				return w.failed(n, c.err)
 			}
 		}
-		w.dst = append(w.dst, n.prefix...)
-		w.value(n)
+		write(i, n)
 		for _, c := range w.cursors[n.from:n.to] {
 			if c.err != nil {
 				return w.failed(n, c.err)
@@ -42,11 +49,21 @@ func (w *rowWriter) write() error {
 		}
 	}
 	w.row++
-	if w.badText != "" {
-		w.markBad()
-	}
-	w.dst = append(w.dst, '}', '\n')
 	return nil
+}
+
+// comma separates the elements of an array or object.
+func (w *rowWriter) comma(i int) {
+	if i > 0 {
+		w.dst = append(w.dst, ',')
+	}
+}
+
+// member appends a member of an object.
+func (w *rowWriter) member(i int, n *node) {
+	w.comma(i)
+	w.dst = append(w.dst, n.prefix...)
+	w.value(n)
 }
 
 func (w *rowWriter) failed(n *node, err error) error {
@@ -76,20 +93,16 @@ func (w *rowWriter) value(n *node) {
 	case objectNode:
 		w.dst = append(w.dst, '{')
 		for i, member := range n.children {
-			if i > 0 {
-				w.dst = append(w.dst, ',')
-			}
-			w.dst = append(w.dst, member.prefix...)
-			w.value(member)
+			w.member(i, member)
 		}
 		w.dst = append(w.dst, '}')
 	case listNode:
 		w.dst = append(w.dst, '[')
-		w.elements(n, first, func() { w.value(n.children[0]) })
+		w.elements(n, first, func(i int) { w.comma(i); w.value(n.children[0]) })
 		w.dst = append(w.dst, ']')
 	case mapNode:
 		w.dst = append(w.dst, '{')
-		w.elements(n, first, func() { w.pair(n) })
+		w.elements(n, first, func(i int) { w.comma(i); w.pair(n) })
 		w.dst = append(w.dst, '}')
 	}
 }
@@ -106,20 +119,19 @@ func (w *rowWriter) scalar(n *node, c *cursor) {
 }
 
 // elements writes the elements of a list or map, if it has any.
-func (w *rowWriter) elements(n *node, first *cursor, write func()) {
+func (w *rowWriter) elements(n *node, first *cursor, write func(i int)) {
 	if first.def() < n.elementDef {
 		w.skip(n)
 		return
 	}
-	for {
-		write()
+	for i := 0; ; i++ {
+		write(i)
 		if len(w.dst) > maxRow && !first.ended {
 			first.fail(fmt.Errorf("the row has more than %d MiB as JSON", maxRow>>20))
 		}
 		if first.ended || first.rep() != n.elementRep {
 			return
 		}
-		w.dst = append(w.dst, ',')
 	}
 }
 
@@ -140,4 +152,30 @@ func (w *rowWriter) skip(n *node) {
 	for _, c := range w.cursors[n.from:n.to] {
 		c.next()
 	}
+}
+
+// raw appends the current value of a node as in a row of a table, and steps over it.
+func (w *rowWriter) raw(n *node) {
+	first := w.cursors[n.from]
+	if n.optional {
+		exists := first.def() >= n.def
+		if w.dst = append(w.dst, 0); !exists {
+			w.skip(n)
+			return
+		}
+		w.dst[len(w.dst)-1] = 1
+	}
+	if n.kind == listNode {
+		at, count := len(w.dst), uint32(0)
+		w.dst = append(w.dst, 0, 0, 0, 0)
+		w.elements(n, first, func(int) { w.raw(n.children[0]); count++ })
+		binary.LittleEndian.PutUint32(w.dst[at:], count)
+		return
+	}
+	v, _ := first.value()
+	if first.leaf.size() == 0 {
+		w.dst = binary.LittleEndian.AppendUint32(w.dst, uint32(len(v)))
+	}
+	w.dst = append(w.dst, v...)
+	first.next()
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -17,133 +17,83 @@ import (
 // that is not UTF-8. The value has the size that its type demands.
 type scalar func(dst, v []byte) ([]byte, bool)
 
-// maxFixed limits the size of fixed-length values.
-const maxFixed = 1 << 20
+// maxScale limits the digits after the point of a decimal. Formats in use allow at most 76.
+const maxScale = 1 << 12
 
 // scalarOf returns how the values of a leaf are written.
-func scalarOf(e *element) (scalar, error) {
-	if e.logical.kind == spec.LogicalNull {
-		return func(dst, _ []byte) ([]byte, bool) { return append(dst, "null"...), true }, nil
+func scalarOf(e *parquet.SchemaElement) (scalar, error) {
+	m, physical := e.Meaning(), *e.Physical
+	switch {
+	case physical > parquet.PhysicalFixed || physical < 0:
+		return nil, fmt.Errorf("column %q has the unknown type %d", e.Name, physical)
+	case physical == parquet.PhysicalFixed && (e.Length <= 0 || e.Length > parquet.MaxFixed):
+		return nil, fmt.Errorf("column %q has values of %d bytes", e.Name, e.Length)
+	case m.Decimal != nil && (m.Decimal.Scale < 0 || m.Decimal.Scale > maxScale):
+		return nil, fmt.Errorf("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
 	}
-	switch e.physical {
-	case spec.PhysicalBool:
-		return exact(func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }), nil
-	case spec.PhysicalInt32, spec.PhysicalInt64:
-		return integerScalar(e)
-	case spec.PhysicalInt96:
-		return exact(func(dst, v []byte) []byte { return appendInt96(dst, v) }), nil
-	case spec.PhysicalFloat:
-		return exact(func(dst, v []byte) []byte {
-			dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
-			return dst
-		}), nil
-	case spec.PhysicalDouble:
-		return exact(func(dst, v []byte) []byte {
-			dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
-			return dst
-		}), nil
-	case spec.PhysicalBytes:
-		return bytesScalar(e)
-	case spec.PhysicalFixed:
-		if e.length <= 0 || e.length > maxFixed {
-			return nil, fmt.Errorf("column %q has values of %d bytes", e.name, e.length)
-		}
-		return bytesScalar(e)
+	switch _, lost := e.Type(); {
+	case m.Null != nil:
+		return exact(func(dst, _ []byte) []byte { return append(dst, "null"...) }), nil
+	case physical == parquet.PhysicalInt32 || physical == parquet.PhysicalInt64:
+		return integerScalar(m, physical), nil
+	case physical < parquet.PhysicalBytes:
+		return numberScalars[physical], nil
+	case m.Decimal != nil:
+		return exact(func(dst, v []byte) []byte { return parquet.AppendDecimal(dst, v, int(m.Decimal.Scale)) }), nil
+	case m.String != nil || m.Enum != nil:
+		return appendText, nil
+	case m.JSON != nil:
+		return appendJSON, nil
+	case m.UUID != nil && e.Length == 16:
+		return exact(appendUUID), nil
+	case lost == "float16":
+		return exact(appendFloat16), nil
+	case lost == "interval":
+		return exact(appendInterval), nil
 	}
-	return nil, fmt.Errorf("column %q has the unknown type %d", e.name, e.physical)
+	return exact(appendBase64), nil
 }
 
 func exact(f func(dst, v []byte) []byte) scalar {
 	return func(dst, v []byte) ([]byte, bool) { return f(dst, v), true }
 }
 
+// numberScalars are how values are written that have the one meaning of their physical type.
+var numberScalars = map[int32]scalar{
+	parquet.PhysicalBool:  exact(func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }),
+	parquet.PhysicalInt96: exact(parquet.AppendInt96),
+	parquet.PhysicalFloat: exact(func(dst, v []byte) []byte {
+		dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
+		return dst
+	}),
+	parquet.PhysicalDouble: exact(func(dst, v []byte) []byte {
+		dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
+		return dst
+	}),
+}
+
 // integerScalar returns how the values of an integer column are written: many types are
 // stored as integers.
-func integerScalar(e *element) (scalar, error) {
-	value := func(v []byte) int64 { return int64(binary.LittleEndian.Uint64(v)) }
-	if e.physical == spec.PhysicalInt32 {
-		value = func(v []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(v))) }
-	}
-	t := e.meaning()
-	switch t.kind {
-	case spec.LogicalDecimal:
-		if err := checkScale(e, t.scale); err != nil {
-			return nil, err
-		}
-		return exact(func(dst, v []byte) []byte { return appendDecimal64(dst, value(v), int(t.scale)) }), nil
-	case spec.LogicalDate:
-		return exact(func(dst, v []byte) []byte { return appendDate(dst, value(v)) }), nil
-	case spec.LogicalTime:
-		return exact(func(dst, v []byte) []byte { return appendTime(dst, value(v), t.unit) }), nil
-	case spec.LogicalTimestamp:
-		return exact(func(dst, v []byte) []byte { return appendTimestamp(dst, value(v), t.unit, t.utc) }), nil
-	case spec.LogicalInteger:
-		if !t.signed && e.physical == spec.PhysicalInt32 {
-			return exact(func(dst, v []byte) []byte { return strconv.AppendUint(dst, uint64(binary.LittleEndian.Uint32(v)), 10) }), nil
-		}
-		if !t.signed {
-			return exact(func(dst, v []byte) []byte { return strconv.AppendUint(dst, binary.LittleEndian.Uint64(v), 10) }), nil
-		}
-	}
-	return exact(func(dst, v []byte) []byte { return jsonline.AppendInt(dst, value(v)) }), nil
-}
-
-// meaning returns the logical type, also of an older file that has only a converted type.
-func (e *element) meaning() logical {
-	if e.logical.kind != 0 {
-		return e.logical
-	}
-	switch e.converted {
-	case spec.ConvertedUTF8:
-		return logical{kind: spec.LogicalString}
-	case spec.ConvertedEnum:
-		return logical{kind: spec.LogicalEnum}
-	case spec.ConvertedJSON:
-		return logical{kind: spec.LogicalJSON}
-	case spec.ConvertedDecimal:
-		return logical{kind: spec.LogicalDecimal, scale: e.scale, digits: e.precision}
-	case spec.ConvertedDate:
-		return logical{kind: spec.LogicalDate}
-	case spec.ConvertedTimeMillis:
-		return logical{kind: spec.LogicalTime, unit: spec.UnitMillis, utc: true}
-	case spec.ConvertedTimeMicros:
-		return logical{kind: spec.LogicalTime, unit: spec.UnitMicros, utc: true}
-	case spec.ConvertedTimestampMillis:
-		return logical{kind: spec.LogicalTimestamp, unit: spec.UnitMillis, utc: true}
-	case spec.ConvertedTimestampMicros:
-		return logical{kind: spec.LogicalTimestamp, unit: spec.UnitMicros, utc: true}
-	}
-	if e.converted >= spec.ConvertedUint8 && e.converted <= spec.ConvertedUint64 {
-		return logical{kind: spec.LogicalInteger, bits: 8 << (e.converted - spec.ConvertedUint8)}
-	}
-	if e.converted >= spec.ConvertedInt8 && e.converted <= spec.ConvertedInt64 {
-		return logical{kind: spec.LogicalInteger, signed: true, bits: 8 << (e.converted - spec.ConvertedInt8)}
-	}
-	return logical{}
-}
-
-// bytesScalar returns how the values of a column of bytes are written.
-func bytesScalar(e *element) (scalar, error) {
-	t := e.meaning()
-	fixed := e.physical == spec.PhysicalFixed
+func integerScalar(m parquet.LogicalType, physical int32) scalar {
+	append64 := jsonline.AppendInt
 	switch {
-	case t.kind == spec.LogicalString || t.kind == spec.LogicalEnum:
-		return appendText, nil
-	case t.kind == spec.LogicalJSON:
-		return appendJSON, nil
-	case t.kind == spec.LogicalDecimal:
-		if err := checkScale(e, t.scale); err != nil {
-			return nil, err
-		}
-		return exact(func(dst, v []byte) []byte { return appendDecimal(dst, v, int(t.scale)) }), nil
-	case t.kind == spec.LogicalUUID && fixed && e.length == 16:
-		return exact(func(dst, v []byte) []byte { return appendUUID(dst, v) }), nil
-	case t.kind == spec.LogicalFloat16 && fixed && e.length == 2:
-		return exact(func(dst, v []byte) []byte { return appendFloat16(dst, v) }), nil
-	case e.converted == spec.ConvertedInterval && fixed && e.length == 12:
-		return exact(func(dst, v []byte) []byte { return appendInterval(dst, v) }), nil
+	case m.Decimal != nil:
+		append64 = func(dst []byte, n int64) []byte { return parquet.AppendDecimal64(dst, n, int(m.Decimal.Scale)) }
+	case m.Date != nil:
+		append64 = parquet.AppendDate
+	case m.Time != nil:
+		append64 = m.Time.AppendTime
+	case m.Timestamp != nil:
+		append64 = m.Timestamp.AppendTimestamp
+	case m.Integer != nil && !m.Integer.Signed && physical == parquet.PhysicalInt32:
+		append64 = func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(uint32(n)), 10) }
+	case m.Integer != nil && !m.Integer.Signed:
+		append64 = func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) }
 	}
-	return exact(func(dst, v []byte) []byte { return appendBase64(dst, v) }), nil
+	if physical == parquet.PhysicalInt32 {
+		return exact(func(dst, v []byte) []byte { return append64(dst, int64(int32(binary.LittleEndian.Uint32(v)))) })
+	}
+	return exact(func(dst, v []byte) []byte { return append64(dst, int64(binary.LittleEndian.Uint64(v))) })
 }
 
 func appendText(dst, text []byte) ([]byte, bool) {

@@ -1,12 +1,13 @@
 package parquet
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/nearest"
 )
@@ -42,22 +43,28 @@ type node struct {
 	// from and to delimit the leaves of the node, as indexes of columns.
 	from, to int
 	format   scalar // of a scalar
-	element  *element
+	element  *parquet.SchemaElement
 }
 
 // schemaBuilder turns the elements of a checked schema into nodes.
 type schemaBuilder struct {
-	elements []element
+	elements []parquet.SchemaElement
 	next     int // the next element
 	leaves   []leaf
 	json     bool // text is JSON
 }
 
 // nodes returns the members of a row, and all columns.
-func (m *metadata) nodes() (members []*node, leaves []leaf, err error) {
-	b := &schemaBuilder{elements: m.schema, next: 1}
-	for range m.schema[0].children {
-		b.json = slices.Contains(m.json, m.schema[b.next].name)
+func nodes(m *parquet.FileMetaData) (members []*node, leaves []leaf, err error) {
+	b := &schemaBuilder{elements: m.Schema, next: 1}
+	var documents []string
+	for _, kv := range m.KeyValues {
+		if kv.Key == parquet.JSONColumns {
+			_ = json.Unmarshal([]byte(kv.Value), &documents) // if it is damaged, the columns are text
+		}
+	}
+	for range m.Schema[0].Children {
+		b.json = slices.Contains(documents, m.Schema[b.next].Name)
 		n, err := b.field(0, 0)
 		if err != nil {
 			return nil, nil, err
@@ -73,11 +80,11 @@ func (m *metadata) nodes() (members []*node, leaves []leaf, err error) {
 // field builds the node of the next element, inside something at the given levels.
 func (b *schemaBuilder) field(def, rep int) (*node, error) {
 	e := &b.elements[b.next]
-	if e.repeated != spec.Repeated {
+	if e.Repetition != parquet.Repeated {
 		return b.single(def, rep)
 	}
 	// A repeated field that is not in a list or map is a list that cannot be null.
-	list := newNode(e.name, listNode, len(b.leaves))
+	list := newNode(e.Name, listNode, len(b.leaves))
 	list.def, list.elementDef, list.elementRep = def, def+1, rep+1
 	element, err := b.value(def+1, rep+1)
 	list.children = []*node{element}
@@ -87,7 +94,7 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 
 // single builds the node of an element that is not repeated.
 func (b *schemaBuilder) single(def, rep int) (*node, error) {
-	optional := b.elements[b.next].repeated == spec.Optional
+	optional := b.elements[b.next].Repetition == parquet.Optional
 	if optional {
 		def++
 	}
@@ -101,54 +108,45 @@ func (b *schemaBuilder) single(def, rep int) (*node, error) {
 // value builds the node of the next element, whose own levels are given.
 func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 	e := &b.elements[b.next]
-	n = newNode(e.name, scalarNode, len(b.leaves))
+	n = newNode(e.Name, scalarNode, len(b.leaves))
 	n.def, n.element = def, e
 	switch {
-	case e.children == 0:
+	case e.Children == 0:
 		b.next++
-		if b.json && e.meaning().kind == spec.LogicalString {
-			e.logical.kind = spec.LogicalJSON
+		if b.json && e.Meaning().String != nil {
+			e.Logical = &parquet.LogicalType{JSON: &parquet.Empty{}}
 		}
-		b.leaves = append(b.leaves, leaf{physical: e.physical, length: e.length, maxDef: def, maxRep: rep})
+		b.leaves = append(b.leaves, leaf{physical: *e.Physical, length: e.Length, maxDef: def, maxRep: rep})
 		n.format, err = scalarOf(e)
-	case e.isList() && b.wraps(e):
+	case e.Meaning().List != nil && b.wraps(e):
 		b.next++
-		err = b.list(n, e.name, def, rep)
-	case e.isMap() && b.wraps(e) && b.isPair(b.next+1):
+		err = b.list(n, e.Name, def, rep)
+	case e.Meaning().Map != nil && b.wraps(e) && b.isPair(b.next+1):
 		b.next++
 		err = b.mapping(n, def, rep)
 	default:
 		b.next++
 		n.kind = objectNode
-		err = b.members(n, e.children, def, rep)
+		err = b.members(n, e.Children, def, rep)
 	}
 	n.to = len(b.leaves)
 	return n, err
 }
 
-func (e *element) isList() bool {
-	return e.logical.kind == spec.LogicalList || e.logical.kind == 0 && e.converted == spec.ConvertedList
-}
-
-func (e *element) isMap() bool {
-	return e.logical.kind == spec.LogicalMap ||
-		e.logical.kind == 0 && (e.converted == spec.ConvertedMap || e.converted == spec.ConvertedMapKeyValue)
-}
-
 // wraps reports whether the next element is a group around one repeated field.
-func (b *schemaBuilder) wraps(e *element) bool {
-	return e.children == 1 && b.elements[b.next+1].repeated == spec.Repeated
+func (b *schemaBuilder) wraps(e *parquet.SchemaElement) bool {
+	return e.Children == 1 && b.elements[b.next+1].Repetition == parquet.Repeated
 }
 
 // isPair reports whether element i is a group of a key and a value.
-func (b *schemaBuilder) isPair(i int) bool { return b.elements[i].children == 2 }
+func (b *schemaBuilder) isPair(i int) bool { return b.elements[i].Children == 2 }
 
 // list builds the node of a list from its repeated field. The field is a group around the
 // element; in files of old writers, it is the element itself.
 func (b *schemaBuilder) list(n *node, name string, def, rep int) error {
 	n.kind, n.elementDef, n.elementRep = listNode, def+1, rep+1
 	repeated := &b.elements[b.next]
-	isElement := repeated.children != 1 || repeated.name == "array" || repeated.name == name+"_tuple"
+	isElement := repeated.Children != 1 || repeated.Name == "array" || repeated.Name == name+"_tuple"
 	var element *node
 	var err error
 	if isElement {
@@ -177,7 +175,7 @@ func (b *schemaBuilder) mapping(n *node, def, rep int) error {
 	return nil
 }
 
-func (b *schemaBuilder) members(n *node, count int64, def, rep int) error {
+func (b *schemaBuilder) members(n *node, count int32, def, rep int) error {
 	for range count {
 		member, err := b.field(def, rep)
 		if err != nil {
@@ -227,4 +225,36 @@ func noColumn(name string, all []*node) error {
 		return fmt.Errorf("there is no column %q; did you mean %q?", name, similar)
 	}
 	return fmt.Errorf("there is no column %q; the columns are %s", name, strings.Join(names, ", "))
+}
+
+// Columns returns the columns that are read, with their types.
+func (f *File) Columns() (list []format.Column) {
+	for _, n := range f.members {
+		t, lost := n.typed()
+		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost})
+	}
+	return list
+}
+
+// typed returns the type of a typed output that the values of the node keep, and what the node
+// is if that is not its own. The type is "" if the values decide. The elements of a typed list are
+// never null, except for floats, among which null is NaN: so where they may be null, the values
+// decide.
+func (n *node) typed() (t parquet.Type, lost string) {
+	switch n.kind {
+	case objectNode:
+		return parquet.JSON, "struct"
+	case mapNode:
+		return parquet.JSON, "map"
+	case scalarNode:
+		return n.element.Type()
+	}
+	element := n.children[0]
+	switch t, lost = element.typed(); {
+	case lost != "":
+		return "", "list of " + lost
+	case t == "" || element.optional && t != parquet.Float32 && t != parquet.Float64:
+		return "", ""
+	}
+	return t.List(), ""
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gpurun/gpurun/chunk/parquet/spec"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // values are decoded values, without nulls. A value is bytes: text, or a number as in the
@@ -59,55 +59,55 @@ func (v *values) reach(i int) error {
 
 // leaf is a column as far as its decoding is concerned.
 type leaf struct {
-	physical int64
-	length   int64 // of a fixed-length value
+	physical int32
+	length   int32 // of a fixed-length value
 	maxDef   int
 	maxRep   int
 }
 
 // size returns the size of a value, 0 if it is not fixed.
-func (l *leaf) size() int { return spec.Size(l.physical, int(l.length)) }
+func (l *leaf) size() int { return parquet.Size(l.physical, l.length) }
 
 // bytesFor returns how many bytes n decoded values take besides the page that they are in.
-func (l *leaf) bytesFor(encoding int64, n int) int64 {
+func (l *leaf) bytesFor(encoding int32, n int) int64 {
 	const number, text = 8, 24 // a length or a number while it is decoded, and where a text is
 	switch encoding {
-	case spec.EncodingPlain:
+	case parquet.EncodingPlain:
 		switch {
-		case l.physical == spec.PhysicalBool:
+		case l.physical == parquet.PhysicalBool:
 			return int64(n)
 		case l.size() == 0:
 			return int64(n) * text
 		}
-	case spec.EncodingDelta:
+	case parquet.EncodingDelta:
 		return int64(n) * int64(number+l.size())
-	case spec.EncodingDeltaLength, spec.EncodingDeltaText:
+	case parquet.EncodingDeltaLength, parquet.EncodingDeltaText:
 		return int64(n) * (2*number + text)
-	case spec.EncodingSplit:
+	case parquet.EncodingSplit:
 		return int64(n) * int64(l.size())
 	}
 	return 0
 }
 
 // decode decodes n values. The caller has reserved the memory of bytesFor; reserve asks for more.
-func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values, reserve func(int64) error) (*values, error) {
+func (l *leaf) decode(encoding int32, n int, data []byte, dictionary *values, reserve func(int64) error) (*values, error) {
 	v := &values{count: n, size: l.size()}
 	var err error
 	switch {
 	case n == 0:
-	case encoding == spec.EncodingPlain:
+	case encoding == parquet.EncodingPlain:
 		err = l.decodePlain(v, data)
-	case encoding == spec.EncodingPlainDictionary || encoding == spec.EncodingRLEDictionary:
+	case encoding == parquet.EncodingPlainDictionary || encoding == parquet.EncodingRLEDictionary:
 		err = decodeIndexes(v, data, dictionary)
-	case encoding == spec.EncodingRLE && l.physical == spec.PhysicalBool:
+	case encoding == parquet.EncodingRLE && l.physical == parquet.PhysicalBool:
 		err = decodeBooleans(v, data)
-	case encoding == spec.EncodingDelta && (l.physical == spec.PhysicalInt32 || l.physical == spec.PhysicalInt64):
+	case encoding == parquet.EncodingDelta && (l.physical == parquet.PhysicalInt32 || l.physical == parquet.PhysicalInt64):
 		err = decodeIntegers(v, data)
-	case encoding == spec.EncodingDeltaLength && l.physical == spec.PhysicalBytes:
+	case encoding == parquet.EncodingDeltaLength && l.physical == parquet.PhysicalBytes:
 		v.texts, _, err = decodeDeltaLengths(n, data)
-	case encoding == spec.EncodingDeltaText && (l.physical == spec.PhysicalBytes || l.physical == spec.PhysicalFixed):
+	case encoding == parquet.EncodingDeltaText && (l.physical == parquet.PhysicalBytes || l.physical == parquet.PhysicalFixed):
 		err = decodeTexts(v, data, reserve)
-	case encoding == spec.EncodingSplit && v.size > 1:
+	case encoding == parquet.EncodingSplit && v.size > 1:
 		err = decodeSplit(v, data)
 	default:
 		err = fmt.Errorf("encoding %d is not supported for this type", encoding)
@@ -116,7 +116,7 @@ func (l *leaf) decode(encoding int64, n int, data []byte, dictionary *values, re
 }
 
 func (l *leaf) decodePlain(v *values, data []byte) error {
-	if l.physical == spec.PhysicalBool {
+	if l.physical == parquet.PhysicalBool {
 		if len(data) < (v.count+7)/8 {
 			return errRuns
 		}

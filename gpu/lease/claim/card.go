@@ -49,7 +49,7 @@ var ErrNotLeasable = errors.New("cannot be leased")
 func CheckLeasable(devices []gpu.Device) error {
 	for _, d := range devices {
 		if why := unleasable(d); why != "" {
-			return fault.Wrap(fault.NoDevice, fmt.Errorf("%s %w: %s", d, ErrNotLeasable, why))
+			return fault.GPUsHeld.Wrap(fmt.Errorf("%s %w: %s", d, ErrNotLeasable, why))
 		}
 	}
 	return nil

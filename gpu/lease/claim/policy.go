@@ -51,9 +51,9 @@ func Scheduler() string {
 func (p Policy) Claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 	switch onGPU := wanted.Devices[0].Kind == gpu.GPU; {
 	case !onGPU && (p.NumGPUs > 0 || p.Memory > 0):
-		return nil, fault.New(fault.NoDevice, "a number of GPUs or an amount of GPU memory was requested, but the job would run on the CPU")
+		return nil, fault.NeedsGPU.Of(fault.NoDevice, "a number of GPUs or an amount of GPU memory was requested, but the job would run on the CPU")
 	case p.NumGPUs > len(wanted.Devices):
-		return nil, fault.New(fault.NoDevice, "%d GPUs requested, but only %d are usable", p.NumGPUs, len(wanted.Devices))
+		return nil, fault.UnevenDevices.Of(fault.NoDevice, "%d GPUs requested, but only %d are usable", p.NumGPUs, len(wanted.Devices))
 	case !onGPU, p.NoLease, Scheduler() != "":
 		return p.unleased(wanted), nil
 	}
@@ -78,10 +78,10 @@ func (p Policy) leave(wanted *orchestrator.ClaimRequest) (notes []string, err er
 		return nil, err
 	}
 	if p.NumGPUs > len(wanted.Devices) {
-		return nil, fault.New(fault.NoDevice, "%d GPUs requested, but only %d can be leased: %s", p.NumGPUs, len(wanted.Devices), strings.Join(notes, "; "))
+		return nil, fault.GPUsHeld.New("%d GPUs requested, but only %d can be leased: %s", p.NumGPUs, len(wanted.Devices), strings.Join(notes, "; "))
 	}
 	if len(wanted.Devices) < wanted.PerWorker {
-		return nil, fault.New(fault.NoDevice, "each worker takes %d GPUs, but only %d can be leased: %s", wanted.PerWorker, len(wanted.Devices), strings.Join(notes, "; "))
+		return nil, fault.GPUsHeld.New("each worker takes %d GPUs, but only %d can be leased: %s", wanted.PerWorker, len(wanted.Devices), strings.Join(notes, "; "))
 	}
 	wanted.Most = min(wanted.Most, len(wanted.Devices)/wanted.PerWorker*wanted.PerWorker)
 	return notes, nil

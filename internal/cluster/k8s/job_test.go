@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden files again")
 var golden = map[string]Job{
 	"plain.yaml": {
 		Name: "gpurun-out-jsonl", Image: "registry.example/embed:1", Program: "gpurun", Shards: 16, Nodes: 4, GPUs: 8,
-		Args:   []string{"run", "--shard", "auto/16", "--merge", "--kernel=/app/embed.py", "--batch-size=64", "--output=/data/out.jsonl", "/data/in.jsonl"},
+		Args:   []string{"run", "--shard", "auto/16", "--merge", "--kernel=/app/embed.py", "--output=/data/out.jsonl", "--batch-size=64", "/data/in.jsonl"},
 		Status: "gpurun submit status /data/out.jsonl", Claim: "data", Mount: "/data", User: 1000, Retries: 3, Comment: "gpurun submit k8s: 16 shards of /data/out.jsonl",
 	},
 	"all.yaml": {

@@ -28,11 +28,11 @@ func call(ctx context.Context, stdin, name string, args ...string) (string, erro
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return "", fault.New(fault.Usage, "%s is not in PATH: run this where Slurm's programs are installed, such as a login node", name)
+		return "", fault.Slurm.New("%s is not in PATH: run this where Slurm's programs are installed, such as a login node", name)
 	case ctx.Err() != nil:
-		return "", fault.New(fault.Storage, "%s did not answer within %s: is Slurm's controller running?", name, patience)
+		return "", fault.Slurm.Of(fault.Storage, "%s did not answer within %s: is Slurm's controller running?", name, patience)
 	case err != nil:
-		return "", fault.New(fault.Usage, "%s failed: %s", name, cmp.Or(strings.TrimSpace(stderr.String()), err.Error()))
+		return "", fault.Slurm.New("%s failed: %s", name, cmp.Or(strings.TrimSpace(stderr.String()), err.Error()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
 }
@@ -47,11 +47,11 @@ func MaxArraySize(ctx context.Context) (int, error) {
 	}
 	match := maxArraySize.FindStringSubmatch(text)
 	if match == nil {
-		return 0, fault.New(fault.Usage, "scontrol show config names no MaxArraySize")
+		return 0, fault.Slurm.New("scontrol show config names no MaxArraySize")
 	}
 	size, err := strconv.Atoi(match[1])
 	if err != nil || size < 2 {
-		return 0, fault.New(fault.Usage, "this Slurm has no array jobs: MaxArraySize is %s", match[1])
+		return 0, fault.Slurm.New("this Slurm has no array jobs: MaxArraySize is %s", match[1])
 	}
 	return size, nil
 }
@@ -65,7 +65,7 @@ func Submit(ctx context.Context, script string, options ...string) (string, erro
 	lines := strings.Split(text, "\n")
 	id, _, _ := strings.Cut(lines[len(lines)-1], ";") // ID;CLUSTER
 	if _, err := strconv.Atoi(id); err != nil {
-		return "", fault.New(fault.Usage, "sbatch printed no job id: %q", text)
+		return "", fault.Slurm.New("sbatch printed no job id: %q", text)
 	}
 	return id, nil
 }

@@ -58,16 +58,16 @@ func WriteRecord(path string, r Record) error {
 func Records(dir string) (records []Record, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
-		return nil, fault.New(fault.Usage, "%s: %w", dir, err)
+		return nil, fault.Slurm.New("%s: %w", dir, err)
 	}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fault.New(fault.Storage, "read the record of an earlier submission: %w", err)
+			return nil, fault.RunDamaged.Of(fault.Storage, "read the record of an earlier submission: %w", err)
 		}
 		var r Record
 		if err := json.Unmarshal(data, &r); err != nil {
-			return nil, fault.New(fault.Conflict, "the record of an earlier submission is damaged: %s: %w", path, err)
+			return nil, fault.RunDamaged.New("the record of an earlier submission is damaged: %s: %w", path, err)
 		}
 		records = append(records, r)
 	}

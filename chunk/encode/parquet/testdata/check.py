@@ -1,4 +1,4 @@
-"""Reads FILE.parquet with pyarrow, DuckDB and pandas, and compares it with FILE.jsonl.
+"""Reads FILE.parquet with pyarrow, DuckDB, pandas and polars, and compares it with FILE.jsonl.
 
 In the lines, the values of typed columns are numbers or lists; "NaN" and "Infinity" are
 written as in Python. The first line of FILE.schema.json names the columns of type json.
@@ -11,6 +11,7 @@ import sys
 import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -54,8 +55,10 @@ for c in columns:
     if c["type"] == "json":
         continue
     want = types[c["type"].replace("[]", "")]
-    for _ in range(len(c.get("dimensions", [])) or (1 if c.get("width") else c["type"].count("[]"))):
-        want = pa.list_(pa.field("element", want, nullable=False))
+    sizes = c.get("dimensions") or ([c["width"]] if c.get("width") else [-1] * c["type"].count("[]"))
+    full = table.column(c["name"]).null_count == 0  # then vectors have a fixed size
+    for size in reversed(sizes):
+        want = pa.list_(pa.field("element", want, nullable=False), size if full else -1)
     got = table.schema.field(c["name"]).type
     if got != want:
         sys.exit(f"pyarrow: column {c['name']} has type {got}, want {want}")
@@ -68,18 +71,23 @@ frame = pd.read_parquet(sys.argv[1], dtype_backend="pyarrow")
 if list(frame.columns) != [c["name"] for c in columns] + ["_error"] or len(frame) != len(expected):
     sys.exit(f"pandas: {frame.columns}")
 
+frame = pl.read_parquet(sys.argv[1])
+check("polars", frame.to_dicts(), expected)
+
 # The statistics hold for every row group.
 for g in range(parquet.metadata.num_row_groups):
     group = parquet.read_row_group(g)
     for i in range(parquet.metadata.num_columns):
         chunk = parquet.metadata.row_group(g).column(i)
         statistics = chunk.statistics
-        if chunk.compression != "ZSTD" or "PLAIN_DICTIONARY" in chunk.encodings or statistics is None:
+        if chunk.compression != "ZSTD" or "PLAIN_DICTIONARY" in chunk.encodings or statistics is None or not chunk.has_offset_index:
             sys.exit(f"column {chunk.path_in_schema}: {chunk}")
         column = group.column(chunk.path_in_schema.split(".")[0])
         if statistics.null_count != column.null_count:
             sys.exit(f"column {chunk.path_in_schema}: {statistics.null_count} nulls, want {column.null_count}")
         if statistics.has_min_max:
             values = [v for v in column.to_pylist() if v is not None]
+            if not chunk.has_column_index:
+                sys.exit(f"column {chunk.path_in_schema} has no index of bounds")
             if min(values) != statistics.min or max(values) != statistics.max:
                 sys.exit(f"column {chunk.path_in_schema}: {statistics.min} to {statistics.max}")

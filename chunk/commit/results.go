@@ -1,0 +1,373 @@
+package commit
+
+import (
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/encode/npy"
+	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// results are the files of the output that hold results: lines or rows, in one file or in the
+// parts of a folder, and the arrays beside them. Units are appended to them in order.
+//
+// The units of a table are row groups. Each of its files starts with a head, which is part of
+// its first unit, and ends with a tail that describes the row groups: a unit without rows.
+type results struct {
+	options   Options
+	target    target
+	cutter    *partCutter // for a folder; nil for a file
+	part      int         // number of the current file
+	table     bool
+	units     []Unit // of a table: those of the current file
+	raw       int64  // bytes before encoding
+	sum       chunk.FileSum
+	arrays    []target
+	arraySums []chunk.FileSum // of their rows
+	rows      rowMemory
+	writeback *writeback
+}
+
+// openResults opens the files as a state describes them.
+func openResults(options Options, state State, cutter *partCutter, w *writeback) (r *results, err error) {
+	r = &results{options: options, cutter: cutter, raw: state.Unencoded(), sum: state.ResultSum(), writeback: w}
+	final, temporary := options.paths()
+	if cutter != nil {
+		r.part = len(cutter.parts) - 1
+		r.target, err = openPartFolder(final[chunk.Results], temporary[chunk.Results], cutter.parts)
+	} else {
+		r.target, err = openTarget(final[chunk.Results], temporary[chunk.Results], options, state.Durable.Sizes[chunk.Results], files.PublicMode)
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.table = options.Format.Table; r.table {
+		state.eachUnit(options, func(part int, u Unit) {
+			if part == r.part {
+				r.units = append(r.units, u)
+			}
+		})
+	}
+	for i, a := range options.Arrays {
+		t, err := openTarget(a.Path, options.arrayPath(i), options, valueAt(state.Durable.Sides, i), files.PublicMode)
+		if err != nil {
+			return r, err
+		}
+		r.arrays, r.arraySums = append(r.arrays, t), append(r.arraySums, state.sideSum(i))
+		if t.size == 0 { // the header is written at the end, when the number of rows is known
+			if _, err := r.arrays[i].Write(make([]byte, npy.HeaderBytes)); err != nil {
+				return r, fault.WriteFailed.New("write %s: %w", a.Path, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// begin begins the next part of a folder.
+func (r *results) begin(name string) error {
+	if err := r.target.nextPart(name); err != nil {
+		return err
+	}
+	r.part++
+	r.units = nil
+	crash.Point("part-begun")
+	return nil
+}
+
+// add appends a unit.
+func (r *results) add(u *pendingUnit) (unit Unit, err error) {
+	defer u.release()
+	unit = Unit{Raw: u.lines, Meta: u.meta}
+	if u.err != nil {
+		return unit, u.err
+	}
+	sum, err := r.write(r.head())
+	if err != nil {
+		return unit, err
+	}
+	switch {
+	case u.copied:
+		for _, p := range u.pieces {
+			if err == nil {
+				err = r.target.appendFile(p.path, p.length, r.target.copyPart)
+			}
+		}
+	case u.data == nil:
+		err = u.encode(&r.target)
+	default:
+		_, err = r.write(u.data.Bytes())
+	}
+	if err == nil {
+		unit.Sides, err = r.addArrays(u)
+	}
+	if err != nil {
+		return unit, err
+	}
+	r.writeback.begin(&r.target, u.sum.Bytes)
+	r.raw += u.lines
+	r.note(&unit, sum.Join(u.sum))
+	crash.Point("unit-appended")
+	return unit, nil
+}
+
+// end ends the current file of a table.
+func (r *results) end() (unit Unit, err error) {
+	tail, err := parquet.Tail(*r.options.Layout.Get().Table, placed(r.units))
+	if err != nil {
+		return unit, fault.WriteFailed.Of(fault.Unknown, "end output: %w", err)
+	}
+	sum, err := r.write(append(r.head(), tail...))
+	if err != nil {
+		return unit, err
+	}
+	r.note(&unit, sum)
+	crash.Point("tail-appended")
+	return unit, nil
+}
+
+// head returns the first bytes of a file of a table that is empty so far.
+func (r *results) head() []byte {
+	if !r.table || r.target.size > r.target.begun {
+		return nil
+	}
+	return []byte(parquet.Head)
+}
+
+func (r *results) write(data []byte) (sum chunk.FileSum, err error) {
+	if len(data) == 0 {
+		return sum, nil
+	}
+	_, _ = sum.Write(data)
+	if _, err := r.target.Write(data); err != nil {
+		return sum, fault.WriteFailed.New("write output %s: %w", r.target.path, err)
+	}
+	return sum, nil
+}
+
+// note notes a unit that has been appended.
+func (r *results) note(u *Unit, sum chunk.FileSum) {
+	u.Bytes, u.CRC = sum.Bytes, sum.CRC
+	r.sum = r.sum.Join(sum)
+	if r.cutter != nil {
+		r.cutter.parts[r.part].join(sum)
+	}
+	if r.table {
+		r.units = append(r.units, *u)
+	}
+}
+
+// placed returns where the row groups among the units of a file are in it.
+func placed(units []Unit) (groups []parquet.Placed) {
+	var at int64
+	for _, u := range units {
+		offset := at
+		if at == 0 {
+			offset = int64(len(parquet.Head))
+		}
+		if u.Meta != nil {
+			groups = append(groups, parquet.Placed{Offset: offset, Meta: u.Meta})
+		}
+		at += u.Bytes
+	}
+	return groups
+}
+
+// size returns the bytes of all files.
+func (r *results) size() int64 {
+	bytes := r.target.size
+	for _, size := range r.arraySizes() {
+		bytes += size
+	}
+	return bytes
+}
+
+func (r *results) arraySizes() (sizes []int64) {
+	for i := range r.arrays {
+		sizes = append(sizes, r.arrays[i].size)
+	}
+	return sizes
+}
+
+// sync makes what was appended durable.
+func (r *results) sync() error {
+	err := r.target.sync()
+	for i := range r.arrays {
+		if err == nil {
+			err = r.arrays[i].sync()
+		}
+	}
+	return err
+}
+
+// complete writes the headers of the arrays.
+func (r *results) complete() error {
+	for i, a := range r.options.Arrays {
+		t := &r.arrays[i]
+		if _, err := t.file.WriteAt(a.Header(r.options.Layout.Get(), t.size), 0); err != nil {
+			return fault.WriteFailed.New("write output %s: %w", t.path, err)
+		}
+	}
+	return nil
+}
+
+// present returns a fault if a part was removed from the folder or changed its size.
+func (r *results) present() error {
+	if r.cutter == nil {
+		return nil
+	}
+	for _, p := range r.cutter.parts {
+		path := filepath.Join(r.target.temporary, p.Name)
+		size, err := sizeOf(path)
+		if err != nil {
+			return storageOf(path, err)
+		}
+		if size != p.Bytes {
+			return removedMeanwhile(path)
+		}
+	}
+	return nil
+}
+
+// finish gives the files their final names; counts are the counts of the job.
+func (r *results) finish(counts chunk.Counts) error {
+	replace := r.options.replaces(chunk.Results)
+	if r.cutter != nil {
+		return r.target.finishFolder(NewManifest(r.cutter.parts, counts, r.options.Format), replace)
+	}
+	return r.target.finish(replace)
+}
+
+func (r *results) finishArrays() error {
+	for i := range r.arrays {
+		if err := r.arrays[i].finish(r.options.Replace); err != nil {
+			return err
+		}
+		crash.Point("array-renamed")
+	}
+	return nil
+}
+
+func (r *results) close() {
+	r.target.close()
+	for i := range r.arrays {
+		r.arrays[i].close()
+	}
+}
+
+// rowMemory holds rows on their way to the arrays. Only the committer uses it, so it serves
+// one unit after another.
+type rowMemory struct {
+	values []byte // as they are in a part
+	column []byte // of one array
+}
+
+// heldRows is the size up to which memory is kept for the next unit.
+const heldRows = 16 << 20
+
+// addArrays appends a unit's rows to the arrays and returns the sums of what it appended.
+func (r *results) addArrays(u *pendingUnit) ([]chunk.FileSum, error) {
+	if len(r.arrays) == 0 {
+		return nil, nil
+	}
+	sums := make([]chunk.FileSum, len(r.arrays))
+	for _, rows := range u.rows {
+		if err := r.addRows(u, rows, sums); err != nil {
+			return nil, err
+		}
+	}
+	for i, sum := range sums {
+		r.writeback.begin(&r.arrays[i], sum.Bytes)
+		r.arraySums[i] = r.arraySums[i].Join(sum)
+	}
+	if cap(r.rows.values) > heldRows {
+		r.rows = rowMemory{}
+	}
+	return sums, nil
+}
+
+// addRows appends the rows of a part to the arrays. If there is one column and every row has
+// it, the part has the bytes of the array.
+func (r *results) addRows(u *pendingUnit, from rowRange, sums []chunk.FileSum) error {
+	layout := r.options.Layout.Get()
+	rows, present := from.rows()
+	if int64(present)*int64(layout.RowBytes()) != from.values[1] {
+		return fault.PartDamaged.New("read part %s: %w", from.part, columns.ErrIndex)
+	}
+	in := &piecesReader{pieces: []piece{{from.part + valuesSuffix, from.values[0], from.values[1]}}}
+	defer in.close()
+	whole := len(layout.Columns) == 1 && present == rows
+	if !whole {
+		r.rows.values = slices.Grow(r.rows.values[:0], int(from.values[1]))[:from.values[1]]
+		if _, err := io.ReadFull(in, r.rows.values); err != nil {
+			return partFault(err)
+		}
+		_, _ = u.readColumns.Values.Write(r.rows.values)
+	}
+	for i, a := range r.options.Arrays {
+		t := &r.arrays[i]
+		if whole && !a.Mask {
+			sum, err := copySummed(t, in, from.values[1])
+			if err != nil {
+				return err
+			}
+			u.readColumns.Values, sums[i] = u.readColumns.Values.Join(sum), sums[i].Join(sum)
+			continue
+		}
+		if a.Mask {
+			r.rows.column = from.appendMask(r.rows.column[:0])
+		} else {
+			r.rows.column = from.appendColumn(r.rows.column[:0], layout, a.Column, r.rows.values)
+		}
+		if _, err := t.Write(r.rows.column); err != nil {
+			return fault.WriteFailed.New("write output %s: %w", t.path, err)
+		}
+		_, _ = sums[i].Write(r.rows.column)
+	}
+	return nil
+}
+
+// rows returns the number of rows, and of those with values.
+func (r rowRange) rows() (all, present int) {
+	for _, run := range r.runs {
+		all += run.rows
+		if run.values {
+			present += run.rows
+		}
+	}
+	return all, present
+}
+
+// appendColumn appends a column of the rows, whose values are these; zeros for rows without.
+func (r rowRange) appendColumn(dst []byte, layout *columns.Layout, number int, values []byte) []byte {
+	start, size := layout.Place(number)
+	row := layout.RowBytes()
+	for _, run := range r.runs {
+		if !run.values {
+			dst = append(dst, make([]byte, run.rows*size)...)
+			continue
+		}
+		for range run.rows {
+			dst = append(dst, values[start:start+size]...)
+			values = values[row:]
+		}
+	}
+	return dst
+}
+
+// appendMask appends a byte for each row: 1 if it has no values.
+func (r rowRange) appendMask(dst []byte) []byte {
+	for _, run := range r.runs {
+		at := len(dst)
+		dst = append(dst, make([]byte, run.rows)...)
+		for i := at; !run.values && i < len(dst); i++ {
+			dst[i] = 1
+		}
+	}
+	return dst
+}

@@ -1,0 +1,126 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// Rows makes rows from results. It is not for concurrent use.
+type Rows struct {
+	schema  Schema
+	columns []rowColumn
+	wanted  *jsonline.Wanted
+	info    jsonline.Info
+}
+
+type rowColumn struct {
+	Column
+	parser     *valueParser
+	dimensions []int // of a typed column
+	rowBytes   int   // of a typed column
+}
+
+// Rows returns what makes rows of the schema.
+func (s Schema) Rows() *Rows {
+	r := &Rows{schema: s}
+	var names []string
+	for _, c := range s.All() {
+		column := rowColumn{Column: c, parser: newValueParser(c.Type), dimensions: c.Dimensions}
+		if c.Width > 0 && len(c.Dimensions) == 0 {
+			column.dimensions = []int{c.Width}
+		}
+		_, size := c.Leaf()
+		column.rowBytes = size * max(c.Width, 1)
+		r.columns, names = append(r.columns, column), append(names, c.Name)
+	}
+	r.wanted = jsonline.Want(names...)
+	return r
+}
+
+// Append appends the row of a result: line is its JSON, typed has the raw values of the typed
+// columns, nil for null; nothing means that all are. The error of a result that does not fit depends on the line alone. A
+// failed record always fits: what does not fit of it is null.
+func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
+	if err := r.wanted.Scan(line, &r.info); err != nil || !r.info.Object {
+		return dst, errors.New("the result is not a JSON object: it has no columns")
+	}
+	start, failed, found := len(dst), r.info.Spans[len(r.columns)-1].Present(), 0
+	for i := range r.columns {
+		c, span := &r.columns[i], r.info.Spans[i]
+		if span.Present() {
+			found++
+		}
+		at, err := len(dst), error(nil)
+		switch {
+		case c.Typed:
+			var raw []byte
+			if len(typed) > 0 {
+				raw, typed = typed[0], typed[1:]
+			}
+			if dst, err = c.appendTyped(dst, raw); err != nil {
+				return dst[:start], err
+			}
+			continue
+		case !span.Present() || string(line[span.ValueStart:span.ValueEnd]) == "null":
+			dst = append(dst, 0)
+			continue
+		}
+		if dst, err = c.parser.add(append(dst, 1), line[span.ValueStart:span.ValueEnd]); err == nil && c.Length > 0 {
+			if n := binary.LittleEndian.Uint32(dst[at+1:]); int(n) != c.Length {
+				err = fmt.Errorf("a list of %d values, not of %d", n, c.Length)
+			}
+		}
+		switch {
+		case err != nil && !failed:
+			return dst[:start], fmt.Errorf("column %q: %w", c.Name, err)
+		case err != nil:
+			dst = append(dst[:at], 0)
+		}
+	}
+	if r.schema.Closed && !failed && r.info.Members > found {
+		return dst, r.unknown(line)
+	}
+	return dst, nil
+}
+
+// unknown returns an error if a line has a member that is not a column.
+func (r *Rows) unknown(line []byte) (err error) {
+	jsonline.Members(line, func(_ []byte, name string, _ []byte) bool {
+		if !slices.ContainsFunc(r.columns, func(c rowColumn) bool { return c.Name == name }) {
+			err = fmt.Errorf("%q is not a column of the output", name)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// appendTyped appends the values of a typed column.
+func (c *rowColumn) appendTyped(dst, raw []byte) ([]byte, error) {
+	if raw == nil {
+		return append(dst, 0), nil
+	}
+	if len(raw) != c.rowBytes {
+		return dst, fmt.Errorf("column %q has %d bytes, not %d", c.Name, len(raw), c.rowBytes)
+	}
+	return appendLists(append(dst, 1), raw, c.dimensions), nil
+}
+
+// appendLists appends values as lists with the given dimensions.
+func appendLists(dst, raw []byte, dimensions []int) []byte {
+	if len(dimensions) == 0 {
+		return append(dst, raw...)
+	}
+	n := dimensions[0]
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))
+	if len(dimensions) == 1 {
+		return append(dst, raw...)
+	}
+	for part := range slices.Chunk(raw, len(raw)/n) {
+		dst = appendLists(dst, part, dimensions[1:])
+	}
+	return dst
+}

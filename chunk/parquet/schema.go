@@ -1,0 +1,98 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Column is a column of the file.
+type Column struct {
+	Name string `json:"name"`
+	Type Type   `json:"type"`
+	// Width is the number of values in each row, as a list; 0 means a single value.
+	Width int `json:"width,omitempty"`
+	// Length is the number of elements that a list in a line must have; 0 for any.
+	Length int `json:"length,omitempty"`
+	// Dimensions are those of the values of a row if there is more than one: lists of lists.
+	Dimensions []int `json:"dimensions,omitempty"`
+	// Typed: the values are not in the lines. Only bool, int64, float32
+	// and float64 can be; only they can have a width.
+	Typed bool `json:"typed,omitempty"`
+}
+
+// Depth returns how many lists are nested around a value: 0 if a row has a single one.
+func (c Column) Depth() int {
+	switch {
+	case len(c.Dimensions) > 0:
+		return len(c.Dimensions)
+	case c.Width > 0:
+		return 1
+	}
+	return c.Type.Depth()
+}
+
+// hasShape reports whether the dimensions make up the width.
+func (c Column) hasShape() bool {
+	values := 1
+	for _, n := range c.Dimensions {
+		if n <= 0 || values > c.Width/n {
+			return false
+		}
+		values *= n
+	}
+	return len(c.Dimensions) == 0 || c.Typed && values == c.Width && len(c.Dimensions) <= MaxDepth
+}
+
+// ErrorColumn is the last column of every file: why a record failed, as JSON.
+const ErrorColumn = "_error"
+
+// Schema describes the rows of a file. Every value may be null.
+type Schema struct {
+	Columns []Column `json:"columns"`
+	// Closed: a member of a line that is not a column does not fit. Otherwise it is left
+	// out.
+	Closed bool `json:"closed,omitempty"`
+}
+
+// Validate checks that a file can have this schema.
+func (s Schema) Validate() error {
+	names := make(map[string]bool)
+	for _, c := range s.Columns {
+		switch {
+		case c.Name == "":
+			return errors.New("a column has no name")
+		case c.Name == ErrorColumn:
+			return fmt.Errorf("%s is the column of errors, and there already", ErrorColumn)
+		case names[c.Name]:
+			return fmt.Errorf("two columns have the name %q", c.Name)
+		case !c.Type.known():
+			return fmt.Errorf("column %q: unknown type %q", c.Name, c.Type)
+		case c.Typed && c.Type != Bool && c.Type != Int64 && c.Type != Float32 && c.Type != Float64:
+			return fmt.Errorf("column %q: a kernel's values cannot have the type %s", c.Name, c.Type)
+		case c.Width < 0 || c.Width > 0 && !c.Typed:
+			return fmt.Errorf("column %q: %d values per row", c.Name, c.Width)
+		case !c.hasShape():
+			return fmt.Errorf("column %q: %d values per row cannot have the dimensions %d", c.Name, c.Width, c.Dimensions)
+		}
+		names[c.Name] = true
+	}
+	return nil
+}
+
+// All returns the columns of the file.
+func (s Schema) All() []Column {
+	return append(slices.Clip(s.Columns), Column{Name: ErrorColumn, Type: JSON})
+}
+
+// Takes reports whether a member with this name may be in a line, to be stored or checked.
+func (s Schema) Takes(name string) bool {
+	return s.Closed || slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == name })
+}
+
+// Leaf returns how the values of the column are stored: the physical type, and the size of a
+// value, 0 if it depends on the value.
+func (c Column) Leaf() (physical int32, size int) {
+	of, _ := c.Type.Base().traits()
+	return of.physical, Size(of.physical, of.length)
+}

@@ -1,0 +1,198 @@
+// Package trial runs a kernel on a few records in the foreground, and shows each record next
+// to what the kernel makes of it.
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python"
+)
+
+// ErrSomeFailed means that some records failed, which the table shows.
+var ErrSomeFailed = errors.New("some records failed")
+
+// Trial is a kernel that is tried out.
+type Trial struct {
+	// Kernel is what the user calls it, Named the program to start in Dir.
+	Kernel string
+	Named  plugins.Named
+	Dir    string
+	// Device is where it computes, Env the environment that selects it.
+	Device plugins.Device
+	Env    []string
+	// Out gets the table, which is Width columns wide, 0 for the default.
+	Out   io.Writer
+	Width int
+	Color bool
+	// Message returns the text of an error.
+	Message func(error) string
+
+	view    *sideBySide
+	opened  plugins.Kernel
+	end     func() // frees what opened leaves
+	size    int    // records per batch; 0 means no preference
+	fetched *fetched
+
+	failed, raised int // records; raised are those that an exception or error failed
+}
+
+// Run opens the kernel, computes the records of a sample and shows the results.
+func (t *Trial) Run(ctx context.Context, s Sample) error {
+	t.view, t.fetched = newSideBySide(t.Out, t.Width, t.Color), s.fetched
+	defer restoreTerminal()()
+	defer proc.KillChildren() // processes that the kernel left behind
+	err := t.open(ctx)
+	if err == nil {
+		err = t.compute(ctx, s.records)
+	}
+	if ctx.Err() != nil {
+		proc.KillChildren() // a kernel at a breakpoint would not close
+	}
+	switch ended := t.close(); {
+	case err != nil || ended == nil:
+	case fault.KindOf(ended) == fault.Timeout: // the results are there; large frameworks take long to unload
+		fmt.Fprintln(os.Stderr, "note:", ended)
+	default:
+		err = ended
+	}
+	if ctx.Err() != nil {
+		return fault.Interrupted.New("stopped")
+	}
+	return err
+}
+
+// open starts and opens the kernel.
+func (t *Trial) open(ctx context.Context) (err error) {
+	fmt.Fprintf(os.Stderr, "%s on %s\n", t.Kernel, t.Device.Name)
+	if t.opened, t.end, err = startInTerminal(ctx, t.Named, t.Env, t.Dir); err != nil {
+		return err
+	}
+	info, err := t.opened.Describe(ctx, t.Named.Config)
+	if err != nil {
+		return err
+	}
+	if info.NeedsGPU && !t.Device.GPU {
+		return fault.NeedsGPU.Of(fault.NoDevice, "kernel %s needs a GPU, and %s is not one", t.Kernel, t.Device.Name)
+	}
+	if t.fetched != nil && !info.ReadsFetched {
+		return fault.KernelUnsuited.New("kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them", t.Kernel).Set("fetch")
+	}
+	t.size = info.BatchSize
+	return t.opened.Open(ctx, t.Device, t.Named.Config)
+}
+
+// startInTerminal starts a kernel whose output appears on the terminal. A Python kernel
+// can also read from it: its interpreter is then a child of this process.
+func startInTerminal(ctx context.Context, named plugins.Named, env []string, dir string) (k plugins.Kernel, end func(), err error) {
+	if n := len(named.Args); n == 0 || named.Args[n-1] != "python" {
+		process, err := plugins.Start(ctx, plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: dir, Log: os.Stderr})
+		if err != nil {
+			return nil, nil, err
+		}
+		return process, process.Kill, nil
+	}
+	for _, entry := range env { // those that select the device
+		name, value, _ := strings.Cut(entry, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return nil, nil, err
+		}
+	}
+	k, end = plugins.Loopback(python.NewInTerminal())
+	return k, end, nil
+}
+
+// compute computes the records in batches and shows the results.
+func (t *Trial) compute(ctx context.Context, records []sampleRecord) error {
+	for len(records) > 0 {
+		n := len(records)
+		if t.size > 0 {
+			n = min(n, t.size)
+		}
+		if err := t.batch(ctx, records[:n]); err != nil {
+			return err
+		}
+		records = records[n:]
+	}
+	switch {
+	case t.raised > 0 && t.view.shown == t.raised:
+		return fault.KernelFails.New("the kernel failed on every record")
+	case t.failed > 0:
+		return ErrSomeFailed
+	}
+	return nil
+}
+
+// batch computes one batch. If it fails, its records are tried one by one.
+func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
+	var valid []sampleRecord
+	var lines [][]byte
+	for _, record := range records {
+		if record.invalid == "" {
+			valid, lines = append(valid, record), append(lines, record.line)
+		}
+	}
+	if len(valid) < len(records) {
+		return t.apart(ctx, records)
+	}
+	results, err := plugins.Call(ctx, t.opened, t.fetched.batchOf(lines))
+	switch kind := fault.KindOf(err); {
+	case err == nil:
+	case ctx.Err() != nil || kind == fault.Crash || kind == fault.Device || kind == fault.Incompatible:
+		return err
+	case len(records) > 1:
+		fmt.Fprintf(os.Stderr, "%s\nthe batch of %d records failed; trying them one by one\n", t.Message(err), len(records))
+		failed := t.failed
+		if err := t.apart(ctx, records); err != nil || t.failed > failed {
+			return err
+		}
+		return fault.FailsInBatches.New("the kernel fails on batches: %d records failed as a batch, and each of them succeeds alone", len(records))
+	default:
+		fmt.Fprintln(os.Stderr, t.Message(err))
+		t.raised++
+		t.failed++
+		t.view.failed(records[0], err.Error())
+		return nil
+	}
+	for i, record := range records {
+		lines, err := plugins.ResultLines(record.line, results, i)
+		if err != nil {
+			t.failed++
+			t.view.failed(record, err.Error())
+			continue
+		}
+		t.view.computed(record, lines)
+	}
+	return nil
+}
+
+// apart computes records one by one. A line that is not JSON never reaches a kernel.
+func (t *Trial) apart(ctx context.Context, records []sampleRecord) error {
+	for _, record := range records {
+		if record.invalid != "" {
+			t.failed++
+			t.view.failed(record, record.invalid)
+			continue
+		}
+		if err := t.batch(ctx, []sampleRecord{record}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the kernel, if it was started.
+func (t *Trial) close() error {
+	if t.opened == nil {
+		return nil
+	}
+	defer t.end()
+	return t.opened.Close()
+}

@@ -1,0 +1,77 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+)
+
+// crew are the goroutines that run a job's slots, and the fleet as its scaler sees it.
+type crew struct {
+	fleet *Fleet
+	group *errgroup.Group
+	ctx   context.Context // of the group
+	slots sync.WaitGroup  // those with work left, and the scaler, which may add some
+}
+
+// startAll starts the slots of the plan, and the scaler if the job has one.
+func (c *crew) startAll(slots []event.Slot) {
+	f := c.fleet
+	for _, slot := range slots {
+		f.queue.join(slot.Key())
+	}
+	for _, slot := range slots {
+		f.scaler.Started(slot, c.start(slot))
+	}
+	if f.scaler != nil {
+		c.slots.Go(func() { f.scaler.Run(c.ctx) })
+	}
+}
+
+// start runs a slot until no work remains for it.
+func (c *crew) start(slot event.Slot) *slotRun {
+	run := newSlotRun(c.fleet, slot)
+	c.slots.Add(1)
+	c.group.Go(func() error {
+		defer func() {
+			if c.ctx.Err() != nil || !run.park() {
+				run.release(c.ctx)
+			}
+		}()
+		defer c.slots.Done()
+		return run.run(c.ctx)
+	})
+	return run
+}
+
+// Add starts a slot while the job runs, if the registry has a place for it.
+func (c *crew) Add(slot event.Slot) (event.Slot, scaler.Worker, bool) {
+	slot, ok := c.fleet.roster.enlist(slot)
+	if !ok {
+		return slot, nil, false
+	}
+	c.Share(slot.SharesDevice, slot.Devices[0].Kind != gpu.CPU)
+	c.fleet.queue.join(slot.Key())
+	return slot, c.start(slot), true
+}
+
+func (c *crew) Work(of func(event.Slot) bool) scaler.Work {
+	w := c.fleet.roster.work(of)
+	w.Unsteady = w.Unsteady || c.fleet.Paused() != nil
+	return w
+}
+
+func (c *crew) Progress() (done, total int64) {
+	return c.fleet.ledger.done().Records, c.fleet.ledger.total()
+}
+
+func (c *crew) Health(device string) (gpu.Health, bool)    { return c.fleet.monitor.health(device) }
+func (c *crew) IsSick(device string) bool                  { return c.fleet.suspects.isSick(device) }
+func (c *crew) Hungry() bool                               { return c.fleet.state.running() && !c.fleet.queue.dry() }
+func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.done }
+func (c *crew) Share(of func(event.Slot) bool, added bool) { c.fleet.roster.setSharing(of, added) }

@@ -1,0 +1,60 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/worker/early"
+)
+
+// giveUp writes a chunk with every record marked as failed, except for those whose answers are
+// logged.
+func (f *Fleet) giveUp(ctx context.Context, t task, why *fault.Error) (segment chunk.Segment, err error) {
+	if early.Holds(f.Parts, t.chunk.First, t.chunk.First+t.chunk.Records) {
+		segment, err = f.writeAnswers(ctx, t, why)
+	} else {
+		segment, err = f.GiveUp(t.chunk, f.partPath(t), why)
+	}
+	if err != nil {
+		return segment, err
+	}
+	f.Emit(event.ChunkGivenUp{First: t.chunk.First, Records: t.chunk.Records, Failed: segment.Tally.Failed, Counts: segment.Tally, Fault: why})
+	return segment, nil
+}
+
+// writeAnswers lets a worker without a kernel and a device write a chunk that is given up: only
+// workers turn answers into lines.
+func (f *Fleet) writeAnswers(ctx context.Context, t task, why *fault.Error) (chunk.Segment, error) {
+	w, err := f.Process.Start(fmt.Sprintf("give-up-%d", f.assignments.Add(1)), func(setup *wire.Setup) {
+		setup.GiveUp, setup.Fetch, setup.Proven = why, wire.Fetch{}, nil
+	})
+	if err != nil {
+		return chunk.Segment{}, err
+	}
+	w.Send(wire.Message{Assign: &wire.Assign{Chunk: f.Locate(t.chunk), Part: f.partPath(t)}})
+	for {
+		message, err := w.Receive(ctx, nil)
+		switch {
+		case ctx.Err() != nil:
+			w.Kill()
+			return chunk.Segment{}, ctx.Err()
+		case err != nil:
+			return chunk.Segment{}, w.Lost(err)
+		case message.Failed != nil:
+			w.Kill()
+			return chunk.Segment{}, message.Failed.Fault
+		case message.Layout != nil:
+			if e := f.answerLayout(ctx, w, t.chunk.First, *message.Layout); e != nil {
+				w.Kill()
+				return chunk.Segment{}, e
+			}
+		case message.Done != nil:
+			w.End()
+			return message.Done.Segment, nil
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/process"
+)
+
+// layoutWait is how long the results of other workers wait for the first ones of the input.
+const layoutWait = 10 * time.Second
+
+// layoutLeader lets the task with the first records decide the layout of a job with columns,
+// so that it does not depend on which worker is faster: the results of others wait for it,
+// until it has ended or takes too long.
+type layoutLeader struct {
+	mu    sync.Mutex
+	begun bool
+	first int64         // record of the task
+	over  chan struct{} // closed when the task has ended
+}
+
+func newLayoutLeader() *layoutLeader { return &layoutLeader{over: make(chan struct{})} }
+
+// begin notes a task that begins with a record. The caller must call ended when it ends.
+func (l *layoutLeader) begin(first int64) (ended func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.begun || first < l.first && !l.isOver() {
+		l.begun, l.first = true, first
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.first == first && !l.isOver() {
+			close(l.over)
+		}
+	}
+}
+
+func (l *layoutLeader) isOver() bool {
+	select {
+	case <-l.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// await returns when a task that begins with a record may decide the layout, or when that is
+// known.
+func (l *layoutLeader) await(ctx context.Context, first int64, known <-chan struct{}) {
+	l.mu.Lock()
+	leads := l.first == first
+	l.mu.Unlock()
+	if leads {
+		return
+	}
+	timer := time.NewTimer(layoutWait)
+	defer timer.Stop()
+	select {
+	case <-known:
+	case <-l.over:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// answerLayout answers a worker's proposal. Its task begins with record first.
+func (f *Fleet) answerLayout(ctx context.Context, w *process.Worker, first int64, proposal wire.Layout) *fault.Error {
+	if f.LayoutKnown == nil {
+		return fault.Bug.Of(fault.Worker, "bug: a worker proposed a layout for a job without columns")
+	}
+	f.leader.await(ctx, first, f.LayoutKnown)
+	fixed, err := f.Layout(proposal.Layout)
+	if err != nil {
+		return err
+	}
+	w.Send(wire.Message{Layout: &wire.Layout{Layout: fixed}}) // if it fails, the worker has exited
+	return nil
+}

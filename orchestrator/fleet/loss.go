@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/orchestrator/event"
+)
+
+// handleLoss decides what a lost worker means for its task, its device and the job.
+// reported: the worker itself reported the cause. A worker that vanished may have been
+// killed by a record.
+func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
+	s.drop()
+	if s.fleet.suspects.isSick(s.slot.Key()) {
+		if t != nil {
+			t.tried = addDevice(t.tried, s.slot.Key())
+			s.fleet.queue.giveBack(*t)
+		}
+		return true, nil
+	}
+	if e.Kind == fault.Stopped { // the kernel asks for it: nothing is wrong with the worker
+		s.fleet.Drain(e, s.fleet.DrainTimeout)
+		e = fault.Interrupted.New("%s", e.Message)
+	}
+	if by := s.fleet.roster.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
+		e = by
+	}
+	if t != nil && e.Kind == fault.Device && e.Sign == fault.Text {
+		e = s.doubt(t, e)
+	}
+	if held := heldBy(s.stuck); held != nil && new(judge.Losses).React(e.Kind, s.opened, time.Now()) == judge.Restart {
+		e = held // another worker would get a device that is in use
+	}
+	action := s.losses.React(e.Kind, s.opened, time.Now())
+	if reported && t != nil && e.Kind == fault.Incompatible { // the open kernel breaks its contract
+		action = judge.GiveUpJob
+	}
+	if action == judge.GiveUpJob || action == judge.Leave {
+		if t != nil {
+			s.fleet.queue.giveBack(*t)
+		}
+		if action == judge.Leave {
+			return true, nil
+		}
+		return false, e
+	}
+	if !s.fleet.state.running() { // the task is not retried in this run, and no record is to blame yet
+		if t != nil {
+			s.fleet.queue.giveBack(*t)
+		}
+		return true, nil
+	}
+	retired = action == judge.Retire
+	s.reportLoss(e, retired)
+	s.fleet.release(ctx, false) // its verdict on the kernel is no longer awaited
+	if t != nil {
+		blameless := e.Kind == fault.Device || reported && e.Kind == fault.Worker
+		if err := s.retry(ctx, *t, e, blameless); err != nil {
+			return false, err
+		}
+	}
+	if retired {
+		return true, nil
+	}
+	select {
+	case <-time.After(s.losses.BackOff()):
+	case <-ctx.Done():
+	}
+	return false, nil
+}
+
+// reportLoss records and reports a lost worker.
+func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
+	s.fleet.roster.lost(s.slot, e, retired)
+	s.fleet.ledger.excuse(s.slot.Number, retired)
+	lost := event.WorkerLost{
+		Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired,
+		NeedsReset: retired && s.fleet.roster.needsReset(s.slot), Job: s.fleet.ledger.done(), Answers: s.fleet.ledger.answered(),
+	}
+	if !s.useful {
+		s.vain++
+	}
+	if s.promised = false; retired && !lost.NeedsReset && s.fleet.queue.continues(s.useful) {
+		lost.RetryAfter = judge.ProbeAfter(s.fleet.FirstProbe, s.probes+s.vain)
+		s.promised = s.useful && s.fleet.roster.hasOpened() // otherwise the kernel may open nowhere
+		s.useful = false
+	}
+	s.fleet.Emit(lost)
+}
+
+// doubt decides about a worker that was lost by what only looks like a lost device, on
+// a chunk of which it has computed nothing.
+func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
+	key := s.slot.Key()
+	d := judge.Doubt{
+		Confirmed: s.fleet.roster.retiredBy(s.slot) != nil,
+		Again:     slices.Contains(t.doubted, key),
+		Last:      len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0,
+	}
+	t.doubted = addDevice(t.doubted, key)
+	d.Devices = len(t.doubted)
+	switch d.Cause() {
+	case judge.DeviceLost:
+		return e
+	case judge.RecordsFault:
+		t.blame = true
+		s.losses = nil // the device is not to blame for the losses that the chunk caused
+	}
+	return fault.GPULost.Of(fault.Worker, "the kernel reports a lost device, but nothing confirms it: %s", e.Message).WithDetail(e.Detail)
+}
+
+// retry requeues a task whose worker was lost, or gives it up. blameless: no record can
+// have been the cause.
+func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless bool) error {
+	if !blameless {
+		t.attempts++
+	}
+	t.tried = addDevice(t.tried, s.slot.Key())
+	if t.probe != nil && !blameless {
+		s.fleet.rule(ctx, s.slot, t, true)
+		s.fleet.queue.giveBack()
+		return nil
+	}
+	if t.attempts <= max(0, s.fleet.Retries) {
+		s.fleet.queue.giveBack(t)
+		return nil
+	}
+	why := fault.KernelFails.Of(e.Kind, "given up after %d attempts: %s", t.attempts, e.Message).WithDetail(e.Detail)
+	segment, err := s.fleet.giveUp(ctx, t, why)
+	if err != nil {
+		s.fleet.queue.giveBack(t)
+		return err
+	}
+	s.fleet.ledger.hold(segment)
+	s.fleet.release(ctx, false)
+	s.fleet.Source.Release(t.chunk)
+	s.fleet.queue.giveBack()
+	return nil
+}
+
+func addDevice(list []string, device string) []string {
+	if slices.Contains(list, device) {
+		return list
+	}
+	return append(slices.Clone(list), device)
+}
+
+// makeRoom handles a record that did not fit in the memory of a device that several
+// workers share: this worker leaves for good before the record is retried. It reports
+// whether the device was shared. exits is how many of its workers had exited before.
+func (s *slotRun) makeRoom(ctx context.Context, exits int) bool {
+	key := s.slot.Key()
+	if !s.fleet.roster.registry.Shared(key) {
+		return false
+	}
+	capacity, lowered := s.fleet.roster.registry.LowerForOOM(key, exits)
+	if lowered {
+		s.fleet.Emit(event.Notice{Text: fmt.Sprintf("%s: a record did not fit in memory next to another worker; from now on at most %d at a time", key, capacity)})
+	}
+	if s.fleet.roster.registry.Yield(key) {
+		s.leave(ctx)
+	}
+	return true
+}
+
+// leave removes the slot, which has no place in the registry any more, from the job. The caller
+// must report it, after the results of its worker.
+func (s *slotRun) leave(ctx context.Context) {
+	s.left = true
+	s.release(ctx)
+	s.fleet.roster.registry.Exited(s.slot.Key())
+	s.fleet.roster.leave(s.slot)
+	s.fleet.ledger.excuse(s.slot.Number, true)
+	s.fleet.queue.leave(s.slot.Key())
+}
+
+func (s *slotRun) reportLeft() {
+	s.fleet.Emit(event.WorkerLeft{Slot: s.slot.Number, Device: s.slot.Name, Job: s.fleet.ledger.done(), Answers: s.fleet.ledger.answered()})
+}

@@ -1,0 +1,148 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/event"
+)
+
+// HandBackAfter is how long a paused worker keeps its chunk: an overheated device
+// pauses for at least a minute, and others could compute the chunk.
+const HandBackAfter = 10 * time.Second
+
+// deviceMonitor passes what the monitor and the driver report about the job's GPUs to the
+// fleet and to the user.
+type deviceMonitor struct {
+	roster  *roster
+	emit    func(event.Event)
+	monitor *gpu.Monitor // nil: nothing is monitored
+	sampled bool         // devices were sampled once; used by the monitor only
+}
+
+// start watches the job's GPUs until ctx ends. The returned function waits for the end.
+func (m *deviceMonitor) start(ctx context.Context, o Options) (wait func(), err error) {
+	var all sync.WaitGroup
+	devices := m.roster.gpus()
+	if len(devices) == 0 {
+		return all.Wait, nil
+	}
+	if o.Monitor != nil {
+		if err := m.sample(ctx, &all, devices, o); err != nil {
+			return all.Wait, err
+		}
+	}
+	all.Go(func() { m.watchDriver(ctx, devices, o.Devices) })
+	return all.Wait, nil
+}
+
+// sample starts sampling the GPUs.
+func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, o Options) (err error) {
+	self, options := os.Getpid(), *o.Monitor
+	options.Own = func(pid int) bool { return proc.IsDescendant(pid, self) }
+	options.OnSample = m.takeSamples
+	options.OnLost = func(d gpu.Device) {
+		m.roster.retire(d, fault.GPULost.New("the driver reports %s: the GPU is lost", d))
+	}
+	if m.monitor, err = gpu.NewMonitor(devices, options); err != nil {
+		return err
+	}
+	m.monitor.OnAny(m.takeEvent)
+	o.OnMonitor(m.monitor)
+	all.Go(func() {
+		m.monitor.Run(ctx)
+		m.monitor.Close()
+	})
+	return nil
+}
+
+// noteMemory passes the framework memory of a device to the monitor.
+func (m *deviceMonitor) noteMemory(slot event.Slot, memory *wire.FrameworkMemory) {
+	if memory != nil && m.monitor != nil && len(slot.Devices) == 1 {
+		m.monitor.SetFrameworkMemory(slot.Devices[0], m.roster.addMemory(slot, *memory))
+	}
+}
+
+// takeSamples emits the devices' health and sets the workers' pace.
+func (m *deviceMonitor) takeSamples(all []gpu.Health) {
+	paces := make(map[string]float64, len(all))
+	for _, h := range all {
+		paces[h.Device.String()] = h.Pace
+		m.emit(event.NewDeviceSample(h))
+		if h.Problem != "" && !m.sampled { // later changes arrive as events
+			m.emit(event.Notice{Text: fmt.Sprintf("%s is not monitored: %s", h.Device, h.Problem)})
+		}
+	}
+	m.sampled = true
+	m.roster.setPaces(paces)
+}
+
+// takeEvent forwards a device's event. An overheated device hands back its chunks at
+// once, and one that was reset may be tried again.
+func (m *deviceMonitor) takeEvent(e gpu.Event) {
+	m.emit(event.NewDeviceEvent(e))
+	switch e.Kind {
+	case gpu.Reset:
+		m.roster.setUnsound(e.Device, false)
+		return
+	case gpu.Overheat:
+	default:
+		return
+	}
+	for _, w := range m.roster.workersOn(e.Device) {
+		w.EndChunk()
+	}
+}
+
+// hold notifies the monitor that a kernel is about to open on the slot's devices.
+func (m *deviceMonitor) hold(slot event.Slot) {
+	if m.monitor == nil {
+		return
+	}
+	for _, device := range slot.Devices {
+		m.monitor.Hold(device)
+	}
+}
+
+// watchDriver listens to the driver until ctx ends: it learns of a lost GPU before the
+// GPU's kernel does, which may be never. On a machine without this support it does
+// nothing.
+func (m *deviceMonitor) watchDriver(ctx context.Context, devices []gpu.Device, options gpu.Options) {
+	_ = gpu.WatchXids(ctx, devices, options, m.onXid)
+}
+
+// onXid notifies the user and retires a lost device.
+func (m *deviceMonitor) onXid(x gpu.XidEvent) {
+	m.emit(event.Notice{Text: "the driver reports " + x.String()})
+	if m.monitor != nil {
+		m.monitor.CountXid(x)
+	}
+	switch {
+	case gpu.XidNeedsReset(x.Xid):
+		m.roster.setUnsound(x.Device, true)
+		m.roster.retire(x.Device, fault.GPULost.New("the driver reports %s: the GPU gets no more work until it is reset", x))
+	case gpu.XidFault(x.Xid):
+		m.roster.retire(x.Device, fault.GPULost.New("the driver reports %s", x))
+	}
+}
+
+// health returns what the monitor knows about a device.
+func (m *deviceMonitor) health(name string) (gpu.Health, bool) {
+	if m.monitor == nil {
+		return gpu.Health{}, false
+	}
+	all := m.monitor.Status()
+	i := slices.IndexFunc(all, func(h gpu.Health) bool { return h.Device.String() == name })
+	if i < 0 {
+		return gpu.Health{}, false
+	}
+	return all[i], true
+}

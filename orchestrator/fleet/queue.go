@@ -1,0 +1,426 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// task is a chunk with its history.
+type task struct {
+	chunk    chunk.Chunk
+	attempts int      // workers lost while computing it
+	tried    []string // devices that failed on it; others go first
+	notFor   int      // the slot, counted from 1, that gave it away to a waiting one
+	alone    bool     // a worker was lost that had prefetched it
+	returned bool     // a worker had it, or what it is a part of
+	doubted  []string // devices on which it failed with what only looks like a lost device
+	blame    bool     // its records are to blame for that
+	probe    *probe   // what its result decides; nil for a task whose result is committed
+}
+
+// fresh reports whether no worker was lost with the task. A task that is not fresh is
+// computed by itself, so that the next loss can be blamed on it.
+func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.alone }
+
+// queue is where slots pull their chunks: returned tasks first, then the source. It is
+// done when the source has ended and no slot holds a task that could still come back.
+type queue struct {
+	source chunks
+	check  func(chunk.Chunk) error // the first chunk; nil once it is checked
+
+	mu        sync.Mutex
+	changed   *sync.Cond
+	returned  []task
+	held      int
+	waiting   []waiter       // slots that have nothing to do
+	devices   map[string]int // slots that may still take tasks, by device
+	promised  int            // slots that have left and will be back
+	readers   sync.WaitGroup
+	reading   bool            // a slot is waiting for the source
+	ended     bool            // the source has no more
+	err       error           // of the source
+	dismissed map[int]bool    // slots that must leave
+	limited   map[string]bool // devices that get only probes
+	expelled  map[string]bool // devices that get nothing
+	closed    bool
+	done      chan struct{} // closed when no task will be handed out any more
+}
+
+// waiter is a slot that waits for a task, and its device.
+type waiter struct {
+	slot   int
+	device string
+}
+
+// chunks are what a queue reads; see input.Source.
+type chunks interface {
+	Next(ctx context.Context) (chunk.Chunk, error)
+	Ready() bool
+}
+
+func newQueue(source chunks) *queue {
+	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int), dismissed: make(map[int]bool), limited: make(map[string]bool), expelled: make(map[string]bool)}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+// join adds a slot of a device; leave removes it.
+func (q *queue) join(device string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.expelled[device] {
+		q.devices[device]++
+	}
+}
+
+func (q *queue) leave(device string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.devices[device]--; q.devices[device] <= 0 {
+		delete(q.devices, device)
+	}
+	q.broadcast()
+}
+
+// retreat removes a slot of a device that was lost. promised: it will be back. The queue is
+// closed if no slot is left to take tasks.
+func (q *queue) retreat(device string, promised bool) {
+	if promised {
+		q.mu.Lock()
+		q.promised++
+		q.mu.Unlock()
+	}
+	q.leave(device)
+	q.withdraw(false)
+}
+
+// withdraw ends a promise, kept or not, and closes the queue if no slot is left to take tasks.
+func (q *queue) withdraw(promised bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if promised {
+		q.promised--
+	}
+	if q.slots() == 0 && q.promised == 0 {
+		q.closed = true
+		q.broadcast()
+	}
+}
+
+// dismiss makes a slot get no more tasks.
+func (q *queue) dismiss(slot int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dismissed[slot] = true
+	q.broadcast()
+}
+
+// slots returns the number of participating slots. The caller must hold q.mu.
+func (q *queue) slots() (n int) {
+	for _, slots := range q.devices {
+		n += slots
+	}
+	return n
+}
+
+// continues reports whether the job continues without a slot that participates: others do, or
+// will be back. A slot that was back in vain is not useful, and does not wait for those.
+func (q *queue) continues(useful bool) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.slots() > 1 || q.promised > 0 && useful
+}
+
+// take returns the next task for a slot of a device. It returns false when none
+// remains, the queue was closed, or the source failed; the error says which.
+func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		if q.closed || q.err != nil || q.dismissed[slot] || q.expelled[device] {
+			return task{}, false, q.err
+		}
+		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device, slot) }); i >= 0 {
+			return q.pick(i), true, nil
+		}
+		switch {
+		case q.ended && q.held == 0 && len(q.returned) == 0:
+			return task{}, false, nil
+		case q.limited[device]:
+			q.changed.Wait()
+		case !q.ended && !q.reading && q.atHand():
+			open, cancel := q.whileOpen(ctx)
+			q.read(open)
+			cancel()
+		case !q.ended && !q.reading:
+			q.await(ctx)
+		default:
+			q.waiting = append(q.waiting, waiter{slot, device})
+			q.changed.Wait()
+			q.waiting = slices.DeleteFunc(q.waiting, func(w waiter) bool { return w.slot == slot })
+		}
+	}
+}
+
+// takeAhead returns a task for a slot that has nearly finished its last one, if a task is
+// available that may join that one and that no slot is waiting for.
+func (q *queue) takeAhead(ctx context.Context, device string, slot int, mayJoin func(task) bool) (task, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.err != nil || len(q.waiting) > 0 || q.dismissed[slot] || q.limited[device] {
+		return task{}, false
+	}
+	suits := func(t task) bool { return mayJoin(t) && q.suits(t, device, slot) }
+	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.atHand() {
+		q.read(ctx)
+	}
+	i := slices.IndexFunc(q.returned, suits)
+	if q.closed || i < 0 {
+		return task{}, false
+	}
+	return q.pick(i), true
+}
+
+// atHand reports whether reading the source does not wait for a stream.
+func (q *queue) atHand() bool {
+	return q.source.Ready()
+}
+
+// pick takes one of the returned tasks.
+func (q *queue) pick(i int) task {
+	t := q.returned[i]
+	q.returned = slices.Delete(q.returned, i, i+1)
+	q.held++
+	return t
+}
+
+// suits reports whether a slot may take a task. The slot that gave it away may not, as
+// long as a waiting slot can take it.
+func (q *queue) suits(t task, device string, slot int) bool {
+	if q.limited[device] && t.probe == nil {
+		return false
+	}
+	if t.notFor == slot+1 && slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) }) {
+		return false
+	}
+	return q.fits(t, device)
+}
+
+// fits reports whether a device may compute a task: a device that failed on it may not,
+// as long as there is one that did not.
+func (q *queue) fits(t task, device string) bool {
+	return !slices.Contains(t.tried, device) || len(q.without(t.tried)) == 0
+}
+
+// untried returns the participating devices that are not among those that failed on a task.
+func (q *queue) untried(tried []string) []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.without(tried)
+}
+
+// without is untried for a caller that holds q.mu.
+func (q *queue) without(tried []string) (devices []string) {
+	for device := range q.devices {
+		if !slices.Contains(tried, device) {
+			devices = append(devices, device)
+		}
+	}
+	return devices
+}
+
+// addProbe queues a probe before all other tasks, and reports whether a slot is waiting that
+// may take it.
+func (q *queue) addProbe(t task) (wanted bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t.returned = true
+	q.returned = slices.Insert(q.returned, 0, t)
+	q.broadcast()
+	return slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) })
+}
+
+// suspend counts a task that may come back, although no slot has it: giveBack or finish ends
+// that. full: its device gets only probes until unlimit.
+func (q *queue) suspend(device string, full bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held++
+	if full {
+		q.limited[device] = true
+	}
+}
+
+func (q *queue) unlimit(device string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.limited, device)
+	q.broadcast()
+}
+
+// expel removes all slots of a device for good.
+func (q *queue) expel(device string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.expelled[device] = true
+	delete(q.devices, device)
+	q.broadcast()
+}
+
+// idle returns the slots that have nothing to do while others are computing.
+func (q *queue) idle() []int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended || len(q.returned) > 0 {
+		return nil
+	}
+	slots := make([]int, len(q.waiting))
+	for i, w := range q.waiting {
+		slots[i] = w.slot
+	}
+	return slots
+}
+
+// await reads a stream while the slot waits with others: it may get a task that another slot
+// gives back, and a stream may never deliver anything. The caller must hold q.mu.
+func (q *queue) await(ctx context.Context) {
+	q.reading = true
+	open, cancel := q.whileOpen(ctx)
+	q.readers.Go(func() {
+		defer cancel()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.read(open)
+	})
+}
+
+// read reads the source without holding the lock: a stream may block.
+func (q *queue) read(ctx context.Context) {
+	q.reading = true
+	q.mu.Unlock()
+	c, err := q.source.Next(ctx)
+	if err == nil && q.check != nil {
+		err = q.check(c)
+		q.check = nil
+	}
+	q.mu.Lock()
+	q.reading = false
+	switch {
+	case err == nil:
+		q.returned = append(q.returned, task{chunk: c})
+	case errors.Is(err, io.EOF):
+		q.ended = true
+	case ctx.Err() != nil:
+		q.closed = true
+	default:
+		q.err = fault.JobFiles.Wrap(err)
+	}
+	q.broadcast()
+}
+
+// giveBack returns the remainder of a task to the queue: nothing, the task itself, or
+// several tasks.
+func (q *queue) giveBack(tasks ...task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held--
+	q.putBack(tasks)
+}
+
+// add queues the remainder of a task whose first part is still being computed.
+func (q *queue) add(tasks ...task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.putBack(tasks)
+}
+
+// putBack queues tasks that a worker had. The caller must hold q.mu.
+func (q *queue) putBack(tasks []task) {
+	for _, t := range tasks {
+		t.returned = true
+		q.returned = append(q.returned, t)
+	}
+	q.broadcast()
+}
+
+// dry reports whether the queue is empty, unless tasks come back.
+func (q *queue) dry() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended && len(q.returned) == 0
+}
+
+// close stops handing out tasks.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.broadcast()
+	q.mu.Unlock()
+}
+
+// broadcast wakes all waiting slots after a change.
+func (q *queue) broadcast() {
+	q.changed.Broadcast()
+	if q.closed || q.err != nil || q.ended && q.held == 0 && len(q.returned) == 0 {
+		select {
+		case <-q.done:
+		default:
+			close(q.done)
+		}
+	}
+}
+
+// whileOpen returns a context that ends with ctx or when no tasks remain: there is then
+// no need to wait for a model to load or for a stream.
+func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-q.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// rest passes every remaining task whose result counts to each, one after the other.
+func (q *queue) rest(ctx context.Context, each func(task) error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ctx.Err() == nil {
+		if len(q.returned) > 0 {
+			t := q.returned[0]
+			q.returned = q.returned[1:]
+			if t.probe != nil {
+				continue
+			}
+			q.mu.Unlock()
+			err := each(t)
+			if q.mu.Lock(); err != nil {
+				return err
+			}
+			continue
+		}
+		if q.ended {
+			return q.err
+		}
+		if q.read(ctx); q.err != nil {
+			return q.err
+		}
+	}
+	return q.err
+}
+
+// unfinished reports whether work remains that no slot will do.
+func (q *queue) unfinished() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.ended || len(q.returned) > 0 || q.held > 0
+}

@@ -1,0 +1,134 @@
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// Pool keeps workers, with their models loaded, for the next job. The zero value is empty.
+type Pool struct {
+	mu     sync.Mutex
+	idle   map[string][]*Kept
+	infos  map[string]wire.Ready
+	dir    string // for sockets
+	starts int
+}
+
+// Kept is a worker between two jobs.
+type Kept struct {
+	*Worker
+	Sources []wire.Source // what its kernel has loaded
+}
+
+// SocketDir creates a folder for the sockets of a worker, which may outlive its job.
+func (p *Pool) SocketDir(makeDir func() (string, error)) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dir == "" {
+		dir, err := makeDir()
+		if err != nil {
+			return "", err
+		}
+		p.dir = dir
+	}
+	p.starts++
+	dir := filepath.Join(p.dir, fmt.Sprintf("w%d", p.starts))
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// described returns how a kernel described itself to an earlier job, nil if it has not:
+// asking it takes a process.
+func (p *Pool) described(key string) *wire.Ready {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ready, known := p.infos[key]; known {
+		return &ready
+	}
+	return nil
+}
+
+// describe keeps how a kernel has described itself.
+func (p *Pool) describe(key string, ready wire.Ready) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.infos == nil {
+		p.infos = make(map[string]wire.Ready)
+	}
+	p.infos[key] = ready
+}
+
+// Take returns a worker that is still alive, nil if there is none, for the next job.
+func (p *Pool) Take(key string, renew wire.Renew) *Kept {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for list := p.idle[key]; len(list) > 0; {
+		w := list[len(list)-1]
+		list = list[:len(list)-1]
+		p.idle[key] = list
+		select {
+		case <-w.guard.Done():
+			w.Kill()
+			continue
+		default:
+		}
+		if w.conn.Send(wire.Message{Renew: &renew}) == nil {
+			return w
+		}
+		w.Kill()
+	}
+	return nil
+}
+
+// Give keeps a worker that has nothing to do.
+func (p *Pool) Give(key string, w *Kept) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.idle == nil {
+		p.idle = make(map[string][]*Kept)
+	}
+	p.idle[key] = append(p.idle[key], w)
+}
+
+// Close ends all workers.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, list := range p.idle {
+		for _, w := range list {
+			ending.Go(func() { _ = w.End() })
+		}
+	}
+	ending.Wait()
+	p.idle = nil
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir)
+		p.dir = ""
+	}
+}
+
+// Key identifies the workers that can replace each other: those with the same setup on
+// the same device.
+func Key(setup wire.Setup, pin []string) string {
+	setup.SocketDir, setup.Figures, setup.Spend, setup.Proven, setup.Programs = "", "", wire.Spend{}, nil, nil
+	if setup.Records.AutoBatch {
+		setup.Records.BatchSize = 0 // the worker has found a better one
+	}
+	data, _ := json.Marshal(setup)
+	return strings.Join(pin, " ") + " " + string(data)
+}

@@ -1,0 +1,171 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/decode"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Count counts the records of an input that is one file of plain lines, unless it is split by
+// bytes. It returns nil for any other input, which is counted as it is read. A range of records
+// can only be found by counting; window is where an earlier count found it.
+func (i *Inputs) Count(ctx context.Context, split input.Split, limits input.Limits, window *chunk.Chunk) (*input.Count, error) {
+	file := i.plain()
+	if file == nil {
+		return nil, nil
+	}
+	size := file.info.Size()
+	if window != nil {
+		limits, size = input.Limits{}, window.Length
+	}
+	if limits == (input.Limits{}) && !split.Counts(size) {
+		return nil, nil
+	}
+	return input.CountFile(ctx, file.Name, limits, window)
+}
+
+// Index is where the ranges of an input are, so that no job has to count what precedes its
+// own.
+type Index struct {
+	// Places are the ranges in an input that is one plain file.
+	Places []chunk.Chunk `json:"places,omitempty"`
+	// Files are the numbers of records in the files of any other input.
+	Files []int64 `json:"files,omitempty"`
+}
+
+// Survey is what must be known of an input before it is divided into ranges.
+type Survey struct {
+	// Records is how many the limits select.
+	Records int64
+	Index   Index
+	// Notes are lines for the user.
+	Notes []string
+}
+
+// Surveying is how to make one.
+type Surveying struct {
+	input.Limits
+	Ranges  int // of equal size by ceiling division
+	Cores   int
+	Columns []string
+	SkipBad bool
+}
+
+// Survey reads all of an input of files, and finds the ranges.
+func (i *Inputs) Survey(ctx context.Context, o Surveying) (s Survey, err error) {
+	count, err := i.Count(ctx, input.SplitRecords, o.Limits, nil)
+	if err != nil {
+		return s, err
+	}
+	if count != nil {
+		cut, err := count.Cut(o.Ranges, 1)
+		s.Records, s.Index.Places = cut.Records, cut.Chunks
+		return s, err
+	}
+	counts := make([]int64, len(i.Files))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.Cores)
+	for k, file := range i.Files {
+		group.Go(func() (err error) {
+			counts[k], err = file.count(ctx, format.Options{Columns: o.Columns, Threads: 1}, o.SkipBad)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return s, err
+	}
+	for _, n := range counts {
+		s.Records += n
+	}
+	s.Records = max(0, s.Records-o.Offset)
+	if o.Limit > 0 {
+		s.Records = min(s.Records, o.Limit)
+	}
+	s.Index.Files = counts
+	s.noteReread(i.Files, counts, o.Offset, o.Ranges)
+	return s, nil
+}
+
+// manyBytes is how many compressed bytes the machines may decode only to skip them, without a
+// warning.
+const manyBytes = 1 << 30
+
+// noteReread warns of compressed files that machines decode up to their range, although they
+// use nothing of it.
+func (s *Survey) noteReread(files []File, counts []int64, offset int64, ranges int) {
+	size := chunk.Size(s.Records, ranges, 1)
+	var begin int64 // of the file
+	for i, file := range files {
+		if bytes := Reread(begin, counts[i], file.info.Size(), offset, s.Records, size); !file.kind.Seekable() && bytes > manyBytes {
+			s.Notes = append(s.Notes, fmt.Sprintf("%s (%s) can only be read from its start: machines whose shards begin inside it decode what precedes them, about %d times the file in all; "+
+				"fewer shards, or the same records in many files, avoid that", file.Name, file.kind, chunk.CeilDiv(bytes, file.info.Size())))
+		}
+		begin += counts[i]
+	}
+}
+
+// Reread returns how many bytes of a file precede the ranges that begin inside it, added up.
+// All but bytes are numbers of records: where the file begins and how many it has, the first
+// and the number of all that are used, and the size of a range.
+func Reread(begin, records, bytes, first, used, size int64) (sum int64) {
+	if size == 0 {
+		return 0
+	}
+	for at := first; at < first+used && at < begin+records; at += size {
+		if at > begin {
+			sum += int64(float64(bytes) * float64(at-begin) / float64(records))
+		}
+	}
+	return sum
+}
+
+// count counts the records of a file. A damaged one ends where the damage begins, if such files
+// are skipped.
+func (f File) count(ctx context.Context, options format.Options, skipBad bool) (records int64, err error) {
+	if !skipBad {
+		stored := false // by the file itself
+		err = f.open(func(file format.File) (err error) {
+			records, stored, err = decode.Count(file, f.kind, options)
+			return err
+		})
+		if err != nil {
+			return 0, fault.BadInput.New("read input %s: %w", f.Name, err)
+		}
+		if stored {
+			return records, nil
+		}
+	}
+	lines, err := f.Lines(ctx, options)
+	if err == nil {
+		records, err = input.CountLines(contextReader{ctx, lines})
+		lines.Close()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return 0, fault.Interrupted.New("stopped before anything was started")
+	case err != nil && !skipBad:
+		return 0, fault.BadInput.New("read input %s: %w", f.Name, err)
+	}
+	return records, nil
+}
+
+// contextReader fails when its context ends.
+type contextReader struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.in.Read(p)
+}

@@ -1,0 +1,258 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/decode"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// Reading is how a job reads its input.
+type Reading struct {
+	input.Options
+	// Cut is how the input is split; see NewCut.
+	Cut input.Cut
+	// Window is where the records of an input are that is one plain file, and Counts are the
+	// numbers of records in the files of any other; nil if unknown.
+	Window *chunk.Chunk
+	Counts []int64
+	// Decoding is how files are decoded, but for what a file decides itself.
+	Decoding format.Options
+	// Log is the file that describes the chunks, "" for none. From Forget on, if that is set, its
+	// chunks no longer count.
+	Log    string
+	Forget *int64
+	// Was are the files that an earlier run has read, and Done is the number behind the last
+	// record that it has computed; nil and 0 for none.
+	Was  []State
+	Done int64
+	// Resumable: after a change of the input, the job can resume with the input as it was.
+	Resumable bool
+	// Notice gets lines for the user.
+	Notice func(text string)
+}
+
+// Source is an open input.
+type Source struct {
+	*input.Source
+	inputs   *Inputs
+	reading  Reading
+	log      *input.Log
+	ranges   []fileRange // the files of each section
+	reported map[string]bool
+}
+
+// Open starts to read the input.
+func (i *Inputs) Open(r Reading) (_ *Source, err error) {
+	s := &Source{inputs: i, reading: r, ranges: i.bundles(r.Cut.BundleBytes), reported: make(map[string]bool)}
+	defer func() {
+		if err != nil {
+			_ = s.log.Close()
+		}
+	}()
+	if r.Log != "" {
+		if s.log, err = input.OpenLog(r.Log); err != nil {
+			return nil, err
+		}
+		if r.Forget != nil {
+			if err := s.log.Forget(*r.Forget); err != nil {
+				return nil, err
+			}
+		}
+		if i.Streams() && !s.log.Covers(r.Done) {
+			return nil, fault.JobDamaged.New("the log of what the job has read of its input is incomplete, so the input cannot be compared")
+		}
+	}
+	if !r.Keep {
+		_ = os.RemoveAll(r.Dir) // a killed run may have left it
+	}
+	if r.Window != nil {
+		s.reading.Limits = input.Limits{}
+	}
+	options := s.reading.Options
+	options.Log, options.ChunkRecords, options.ChunkBytes = s.log, r.Cut.ChunkRecords, r.Cut.ChunkBytes
+	s.Source, err = input.Open(s.sections(), options)
+	return s, err
+}
+
+// Close frees all resources. No chunk may be read afterwards. Nothing is open if s is nil.
+func (s *Source) Close() error {
+	if s == nil {
+		return nil
+	}
+	return cmp.Or(s.Source.Close(), s.log.Close())
+}
+
+// The bounds of a chunk of a plain file, unless the user chose to split by bytes.
+const (
+	leastChunkBytes = 64 << 10
+	mostChunkBytes  = 256 << 20
+)
+
+// NewCut returns how to split an input that is not counted: decoded files into chunks of this
+// number of records, plain ones into about this number of chunks.
+func (i *Inputs) NewCut(records int64, chunks int, split input.Split) input.Cut {
+	var plain int64
+	for _, file := range i.Files {
+		if file.isPlain() {
+			plain += file.info.Size()
+		}
+	}
+	least := int64(leastChunkBytes)
+	if split == input.SplitBytes {
+		least = 1
+	}
+	bytes := min(max(chunk.CeilDiv(plain, int64(max(chunks, 1))), least), mostChunkBytes)
+	return input.Cut{ChunkRecords: records, ChunkBytes: bytes, BundleBytes: bundleBytes}
+}
+
+// sections returns the inputs as what is to be read.
+func (s *Source) sections() []input.Section {
+	r, limits := s.reading, s.reading.Limits
+	if len(r.Counts) != len(s.inputs.Files) {
+		r.Counts = nil
+	}
+	sections := make([]input.Section, len(s.ranges))
+	var first int64 // of the section
+	for i, files := range s.ranges {
+		whole, records := limits == (input.Limits{}), int64(0)
+		skips := make([]int64, files.to-files.from)
+		if r.Counts != nil {
+			for i, n := range r.Counts[files.from:files.to] {
+				skips[i] = max(0, limits.Offset-first-records)
+				records += n
+			}
+			whole = whole || limits.Select(first, records)
+			first += records
+		}
+		sections[i] = s.section(files, skips, whole)
+		sections[i].Counted, sections[i].Records = r.Counts != nil, records
+	}
+	return sections
+}
+
+// section returns some files as a section. skips are how many records of each are not used at
+// its start. whole: all of their records are used.
+func (s *Source) section(r fileRange, skips []int64, whole bool) input.Section {
+	if r.to-r.from > 1 {
+		return s.bundle(r, skips)
+	}
+	file, options := s.inputs.Files[r.from], s.reading.Decoding
+	options.Skip = skips[0]
+	one := input.Section{Name: file.Name, Number: r.from, Same: s.unchanged(r.from)}
+	if file.stream != nil {
+		one.Once, one.Open = true, s.inputs.openStream(file, options)
+		if file.Name == "-" {
+			one.Name = ""
+		}
+		return one
+	}
+	one.Size = file.info.Size()
+	counted := s.reading.Cut.Counted()
+	if !counted && !(whole && file.isPlain()) {
+		read := new(atomic.Int64)
+		one.Open, one.Read = file.opener(options, read), read.Load
+		return one
+	}
+	one.Path = file.Name
+	if s.inputs.plain() != nil {
+		one.Name, one.Window = "", s.reading.Window
+	}
+	if counted {
+		cut := s.reading.Cut
+		cut.Chunks = slices.Clone(cut.Chunks)
+		for i := range cut.Chunks { // the earlier run may have been started in another folder
+			cut.Chunks[i].File = file.Name
+		}
+		one.Cut = &cut
+	}
+	return one
+}
+
+// bundle returns the section of several small files. Each is compared when it has been read.
+func (s *Source) bundle(r fileRange, skips []int64) input.Section {
+	read := new(atomic.Int64)
+	all := input.Section{Same: true, Read: read.Load}
+	for i, file := range s.inputs.Files[r.from:r.to] {
+		options := s.reading.Decoding
+		options.Skip = skips[i]
+		open := file.opener(options, read)
+		all.Files = append(all.Files, input.SectionFile{Name: file.Name, Number: r.from + i, Open: func(ctx context.Context) (format.Lines, error) {
+			lines, err := open(ctx)
+			if err == nil {
+				lines.ReadCloser = &checkedLines{ReadCloser: lines.ReadCloser, source: s, file: file}
+			}
+			return lines, err
+		}})
+		all.Same = all.Same && s.unchanged(r.from+i)
+		all.Size += file.info.Size()
+	}
+	return all
+}
+
+// unchanged reports whether the earlier run has read the same file.
+func (s *Source) unchanged(i int) bool {
+	was := s.reading.Was
+	if len(was) != len(s.inputs.Files) {
+		return false
+	}
+	file := s.inputs.Files[i]
+	old, now := was[i], file.state()
+	return old.path == now.path && old.size == now.size && old.sum == now.sum && (old.sameTimes(now) || !file.isPlain())
+}
+
+// openStream returns what opens a stream.
+func (i *Inputs) openStream(file File, options format.Options) func(context.Context) (format.Lines, error) {
+	name := "standard input"
+	if file.Name != "-" {
+		name = "input " + file.Name
+	}
+	return func(ctx context.Context) (format.Lines, error) {
+		if file.sampled != nil {
+			return *file.sampled, nil
+		}
+		return decode.OpenStream(ctx, file.stream, name, i.format, options), nil
+	}
+}
+
+// Small files are read in bundles: their records share chunks and thereby batches, and a
+// folder of a thousand files with a record each is computed in full batches.
+const (
+	// bundleBytes is the size of a bundle; a file is small if it has a sixteenth of that.
+	bundleBytes = 16 << 20
+	smallShare  = 16
+	// bundleFiles is the most files of a bundle.
+	bundleFiles = 4096
+)
+
+// fileRange is some consecutive inputs.
+type fileRange struct{ from, to int }
+
+// bundles divides the inputs into sections: bundles of small files, and all others alone. It
+// depends on the order and sizes of the files alone, which a resumed job compares. size is
+// that of a bundle, 0 for none.
+func (i *Inputs) bundles(size int64) (all []fileRange) {
+	small := func(f File) bool { return f.stream == nil && f.info.Size() <= size/smallShare && size > 0 }
+	var bytes int64
+	for k, file := range i.Files {
+		last := len(all) - 1
+		if last >= 0 && small(file) && small(i.Files[k-1]) && file.kind.Rows() == i.Files[k-1].kind.Rows() &&
+			bytes < size && k-all[last].from < bundleFiles {
+			all[last].to = k + 1
+		} else {
+			all = append(all, fileRange{k, k + 1})
+			bytes = 0
+		}
+		if file.stream == nil {
+			bytes += file.info.Size()
+		}
+	}
+	return all
+}

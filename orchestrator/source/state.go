@@ -1,0 +1,195 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/filesum"
+)
+
+// State is what a fingerprint records of an input file. Its JSON form is one text, so that
+// 10,000 of them stay readable: size, times of its modification and of its last change of any
+// kind in nanoseconds since 1970, checksum, path; of a stream, only its name is known.
+type State struct {
+	path              string
+	size              int64 // -1 for a stream
+	modified, changed int64
+	sum               chunk.CRC
+	// content is how its bytes differ from what was read; set only in comparisons.
+	content string
+}
+
+// MarshalText writes the text.
+func (s State) MarshalText() ([]byte, error) {
+	if s.size < 0 {
+		return fmt.Appendf(nil, "- - - - %s", s.path), nil
+	}
+	return fmt.Appendf(nil, "%d %d %d %s %s", s.size, s.modified, s.changed, s.sum, s.path), nil
+}
+
+// UnmarshalText reads it.
+func (s *State) UnmarshalText(text []byte) error {
+	fields := bytes.SplitN(text, []byte(" "), 5)
+	if len(fields) != 5 {
+		return fmt.Errorf("%q does not describe an input", text)
+	}
+	*s = State{path: string(fields[4]), size: -1}
+	if string(fields[0]) == "-" {
+		return nil
+	}
+	for i, number := range []*int64{&s.size, &s.modified, &s.changed} {
+		var err error
+		if *number, err = strconv.ParseInt(string(fields[i]), 10, 64); err != nil {
+			return err
+		}
+	}
+	return s.sum.UnmarshalText(fields[3])
+}
+
+// state returns what the fingerprint records of a file.
+func (f File) state() State {
+	if f.Path == "" {
+		return State{path: f.Name, size: -1}
+	}
+	sum := f.sum
+	for _, m := range f.members { // the same file under another name may have others
+		sum ^= chunk.Checksum(append([]byte(m.Name+"="), m.Value...))
+	}
+	s := State{path: f.Path, size: f.info.Size(), modified: f.info.ModTime().UnixNano(), sum: sum}
+	if changed := filesum.ChangeTime(f.info); !changed.IsZero() {
+		s.changed = changed.UnixNano()
+	}
+	return s
+}
+
+// sameTimes reports whether neither time differs. Hosts that share a file may see different
+// times of its last change, so a state that is compared between them has none.
+func (s State) sameTimes(t State) bool {
+	return s.modified == t.modified && (s.changed == t.changed || s.changed == 0 || t.changed == 0)
+}
+
+// States returns those of all files; none for a single stream, about which nothing is known.
+func (i *Inputs) States() (states []State) {
+	if len(i.Files) == 1 && i.Files[0].stream != nil {
+		return nil
+	}
+	for _, file := range i.Files {
+		states = append(states, file.state())
+	}
+	return states
+}
+
+// WithoutChangeTimes returns states to compare between hosts.
+func WithoutChangeTimes(states []State) []State {
+	for i := range states {
+		states[i].changed = 0
+	}
+	return states
+}
+
+// AsBefore gives files whose content is unchanged their former times, and reports whether there
+// are any. sums are those of the only file, if it was counted: they prove what samples suggest. A
+// file in which the earlier run found damage, and those behind it, may have been replaced: the
+// checksums of what was read of them are compared when they are read again, as are those of other
+// plain files with new times. Without a log of all records that are done, times must be the same.
+func AsBefore(now, was []State, sums *input.Sums, log *input.Log, done int64) (as []State, touched bool, err error) {
+	if len(now) != len(was) {
+		return now, false, nil
+	}
+	as = make([]State, len(now))
+	for i, file := range now {
+		as[i] = file
+		old := was[i]
+		switch {
+		case file.path != old.path:
+		case log.MayChange(i):
+			as[i] = old
+		case file.size != old.size:
+		case !file.sameTimes(old) && sums != nil:
+			if err := sums.CheckAll(file.path); errors.Is(err, input.ErrOtherBytes) {
+				as[i].content = err.Error()
+				continue
+			} else if err != nil {
+				return now, false, fault.InputUnreadable.New("compare input: %w", err)
+			}
+			as[i], touched = old, true
+		case file.sum == old.sum && (file.sameTimes(old) || log.Covers(done)):
+			touched = touched || !file.sameTimes(old)
+			as[i] = old
+		}
+	}
+	return as, touched, nil
+}
+
+// Differences describes how two lists of files differ: by the first difference.
+func Differences(was, now []State) []string {
+	if len(was) != len(now) {
+		return []string{fmt.Sprintf("the number of input files was %d and is now %d", len(was), len(now))}
+	}
+	for i := range was {
+		a, b := was[i], now[i]
+		switch {
+		case a.path != b.path:
+			return []string{fmt.Sprintf("input file %d was %s and is now %s", i+1, a.path, b.path)}
+		case a.size != b.size:
+			return []string{fmt.Sprintf("the size of the input %s was %d and is now %d", a.path, a.size, b.size)}
+		case b.content != "":
+			return []string{fmt.Sprintf("the input %s has %s", a.path, b.content)}
+		case a.sum != b.sum:
+			return []string{fmt.Sprintf("the content of the input %s has changed", a.path)}
+		case !a.sameTimes(b):
+			return []string{fmt.Sprintf("the input %s was modified at %s and now at %s", a.path, when(a), when(b))}
+		}
+	}
+	return nil
+}
+
+func when(s State) string { return time.Unix(0, s.modified).UTC().Format(time.RFC3339Nano) }
+
+// The samples of a file: its first and last bytes, and blocks in between.
+const (
+	sampleEnds   = 64 << 10
+	sampleBlock  = 4 << 10
+	sampleBlocks = 16
+	// sampledWhole is the size up to which all of a file is read.
+	sampledWhole = 2*sampleEnds + sampleBlocks*sampleBlock
+)
+
+// sampleSum returns a checksum of samples of a file's content, and of its size.
+func sampleSum(file io.ReaderAt, size int64) (chunk.CRC, error) {
+	var sum chunk.FileSum
+	add := func(from, to int64) error {
+		_, err := io.Copy(&sum, io.NewSectionReader(file, from, to-from))
+		return err
+	}
+	if size <= sampledWhole {
+		err := add(0, size)
+		return chunk.CRC(sum.CRC), err
+	}
+	if err := add(0, sampleEnds); err != nil {
+		return 0, err
+	}
+	step := (size - 2*sampleEnds) / (sampleBlocks + 1)
+	for i := range int64(sampleBlocks) {
+		at := sampleEnds + (i+1)*step
+		if err := add(at, at+sampleBlock); err != nil {
+			return 0, err
+		}
+	}
+	err := add(size-sampleEnds, size)
+	return chunk.CRC(sum.CRC), err
+}
+
+// sameFile reports whether a file on disk is still the one that was planned for. An edit whose
+// author has restored the modification time shows in the ctime.
+func sameFile(now, was os.FileInfo) bool {
+	return os.SameFile(now, was) && now.Size() == was.Size() && now.ModTime().Equal(was.ModTime()) && filesum.ChangeTime(now).Equal(filesum.ChangeTime(was))
+}

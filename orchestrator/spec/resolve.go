@@ -1,0 +1,367 @@
+package spec
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+)
+
+// Spec is a job as its settings and the names of its files decide it. It is not modified.
+type Spec struct {
+	Config // with defaults
+	// PluginPath is where kernels are looked for: a list of absolute paths.
+	PluginPath string `json:"plugin_path,omitempty"`
+	// Framed: it is the job of a retry, whose results are frames.
+	Framed bool `json:"framed,omitempty"`
+
+	Results Results `json:"-"`
+	// Inputs are the input's files, once they are known: see Reading.
+	Inputs []string `json:"-"`
+	// LeastTimeout is the minimum a batch gets; 0 if the user has set Timeout.
+	LeastTimeout time.Duration `json:"-"`
+	// Notes are lines for the user.
+	Notes []string `json:"-"`
+}
+
+// Resolve decides what a job is. Nothing but the names of files is looked at.
+func Resolve(c Config) (*Spec, error) { return resolve(&Spec{Config: c}) }
+
+// Streaming is Resolve for a job whose records come from a program as lines, and whose
+// results go to it as frames.
+func Streaming(c Config) (*Spec, error) {
+	if c.Output.SourceField != "" {
+		return nil, fault.BadMember.New("the source field cannot be %q", c.Output.SourceField).Set("source-field")
+	}
+	s, err := Resolve(c)
+	if err != nil {
+		return nil, err
+	}
+	s.Results.Store = chunk.StoreFrames
+	return s, nil
+}
+
+// Retry is Resolve for the job that computes the failed records of another one, which has
+// these columns. layout is theirs, as far as it is known. path is where kernels are looked for.
+func Retry(c Config, stored *columns.Spec, layout *columns.Layout, path string) (*Spec, error) {
+	s, err := resolve(&Spec{Config: c, PluginPath: path, Framed: true})
+	if err != nil {
+		return nil, err
+	}
+	s.Results.Columns, s.Results.Layout = stored, layout
+	return s, nil
+}
+
+// UnmarshalJSON reads a Spec that an earlier run has stored.
+func (s *Spec) UnmarshalJSON(data []byte) (err error) {
+	type plain Spec
+	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
+		return err
+	}
+	return s.decide()
+}
+
+// Stored returns the Spec as job.json keeps it: for a process in any folder.
+func (s *Spec) Stored() *Spec {
+	to := *s
+	to.Output.Path, to.Output.Errors, to.Dir = Absolute(s.Output.Path), Absolute(s.Output.Errors), files.Absolute(s.Dir)
+	to.Output.Format = s.Results.Format.Name
+	to.Output.Arrays = slices.Clone(s.Output.Arrays)
+	for i := range to.Output.Arrays {
+		to.Output.Arrays[i].Path = files.Absolute(to.Output.Arrays[i].Path)
+	}
+	_ = to.decide() // as before
+	return &to
+}
+
+// decide sets what follows from the settings.
+func (s *Spec) decide() (err error) {
+	if s.Results, err = results(s.Config); err != nil {
+		return err
+	}
+	if s.Framed {
+		s.Results.Store, s.Results.KeepFailed = chunk.StoreFrames, false
+	}
+	return nil
+}
+
+func resolve(s *Spec) (*Spec, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	s.setDefaults()
+	if slices.Contains(stdoutNames, filepath.Clean(s.Output.Path)) {
+		s.Output.Path = "-"
+	}
+	if s.Format == OpenAIBatch {
+		s.Input.Format = "jsonl"
+	}
+	if err := s.decide(); err != nil {
+		return nil, err
+	}
+	for _, check := range []func() error{s.checkTable, s.checkArrays} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	if s.Dir == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return nil, fault.NoFolder.New("working folder: %w", err)
+		}
+		s.Dir = dir
+	}
+	s.setPluginPath()
+	if s.Fetch.Root != "" {
+		s.Fetch.Root = files.Absolute(s.Fetch.Root)
+	}
+	s.note()
+	return s, s.checkNames()
+}
+
+// Reading returns the Spec of a job whose input turned out to be these files, or streams if
+// there are none. name is what messages call the input.
+func (s *Spec) Reading(name string, paths []string) (*Spec, error) {
+	with := *s
+	with.Input.Path, with.Inputs = name, paths
+	if len(s.Fetch.Members) > 0 && s.Fetch.Root == "" {
+		with.Fetch.Root = s.folderOf(paths)
+	}
+	return &with, with.checkNames()
+}
+
+// Continuing returns the Spec of a job that resumes an earlier run: the rest of the output is
+// cut as before.
+func (s *Spec) Continuing(was *Spec) *Spec {
+	with := *s
+	with.Output.PartBytes, with.Results.PartBytes = was.Output.PartBytes, was.Results.PartBytes
+	return &with
+}
+
+// Afresh returns the Spec of a job that replaces what an earlier run has left.
+func (s *Spec) Afresh() *Spec {
+	with := *s
+	with.Resume.Fresh, with.Output.Force = true, true
+	return &with
+}
+
+// WithoutDevice returns the Spec of a job whose kernel uses no device: it has one worker.
+func (s *Spec) WithoutDevice() *Spec {
+	with := *s
+	with.Devices.GPUs, with.Devices.GPUsPerWorker, with.Devices.WorkersPerGPU = "cpu:1", 1, 1
+	return &with
+}
+
+// Writing returns the Spec of a job that writes the same results to other files.
+func (s *Spec) Writing(output, errors string) *Spec {
+	with := *s
+	with.Output.Path, with.Output.Errors = output, errors
+	return with.Stored()
+}
+
+// CheckDivisible refuses a job that several machines cannot share.
+func (s *Spec) CheckDivisible() error {
+	switch {
+	case s.Results.Target.kind == stream:
+		return fault.NotForShards.New("the output %s is a stream; machines that share a job need a file or a folder", s.Output.Path)
+	case s.Results.Format.Table:
+		return fault.NotForShards.New("machines that share a job cannot write %s: its columns are the same in all of it, and each machine sees only a part; write lines, which other programs convert", s.Results.Format.Name).Set("output-format")
+	case len(s.Output.Arrays) > 0:
+		return fault.NotForShards.New("machines that share a job cannot write arrays: each is one file; keep the columns in the lines").Set("column")
+	case s.Resume.WorkDir != "":
+		return fault.NotForShards.New("machines that share a job keep their files next to the output").Set("work-dir")
+	case s.Resume.Fresh:
+		return fault.NotForShards.New("machines that share a job always resume it").Set("fresh")
+	}
+	return nil
+}
+
+// folderOf returns the folder of the input's files, the working folder if there are only
+// streams, and "" if the files are in different folders: a path then has no root.
+func (s *Spec) folderOf(paths []string) string {
+	if len(paths) == 0 {
+		return files.Absolute(s.Dir)
+	}
+	folder := filepath.Dir(files.Absolute(paths[0]))
+	for _, path := range paths[1:] {
+		if filepath.Dir(files.Absolute(path)) != folder {
+			return ""
+		}
+	}
+	return folder
+}
+
+// setDefaults fills in defaults.
+func (s *Spec) setDefaults() {
+	if Fill(&s.Config, Settings...); len(s.Fetch.Members) == 0 {
+		s.Fetch = Fetch{}
+	}
+	if s.Failures.Timeout == 0 {
+		s.Failures.Timeout, s.LeastTimeout = DefaultTimeout, leastTimeout
+	}
+	setDefault(&s.Devices.Monitor, gpu.DefaultConfig())
+	if s.Input.Stdin == nil {
+		s.Input.Stdin = os.Stdin
+	}
+}
+
+// setPluginPath makes the paths of kernels absolute. Those of the environment refer to Dir.
+func (s *Spec) setPluginPath() {
+	setDefault(&s.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH"))
+	var path []string
+	for _, dir := range filepath.SplitList(s.PluginPath) {
+		if dir != "" && !filepath.IsAbs(dir) {
+			dir = filepath.Join(files.Absolute(s.Dir), dir)
+		}
+		path = append(path, dir)
+	}
+	s.PluginPath = strings.Join(path, string(filepath.ListSeparator))
+}
+
+// note says what users should know before the work.
+func (s *Spec) note() {
+	if s.Kernel.ExecMode == "stream" && s.Kernel.ExecID == "" {
+		s.Notes = append(s.Notes, "the lines of the program are matched to records by position: a line too many or too few would shift all later ones; "+
+			"exec-id proves each line")
+	}
+	if strings.EqualFold(filepath.Ext(s.Output.Path), ".json") && !s.Results.Format.Encodes() {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s will have a record in each line (JSON lines), not one JSON document", s.Output.Path))
+	}
+}
+
+// checkNames refuses names that are not valid UTF-8: workers and job.json get them as
+// JSON, which would change them.
+func (s *Spec) checkNames() error {
+	all := slices.Concat(named("output", s.Output.Path), named("errors file", s.Output.Errors), named("work folder", s.Resume.WorkDir),
+		named("working folder", s.Dir), named("input", s.Inputs...))
+	for _, a := range s.Output.Arrays {
+		all = append(all, namedFile{"array", a.Path})
+	}
+	for _, one := range all {
+		if path := files.Absolute(one.Path); !utf8.ValidString(path) {
+			return fault.NotUTF8.New("the %s %q is not valid UTF-8; rename it or use a link to it", one.Name, path)
+		}
+	}
+	if !utf8.ValidString(s.Kernel.Name) {
+		return fault.NotUTF8.New("the kernel %q is not valid UTF-8", s.Kernel.Name)
+	}
+	return nil
+}
+
+// likelyKernel returns the input that is probably meant as the kernel, or a built-in one.
+func (c Config) likelyKernel() string {
+	for _, name := range append([]string{c.Input.Path}, c.Input.Paths...) {
+		if filepath.Ext(name) == ".py" {
+			return name
+		}
+	}
+	return "echo"
+}
+
+func (c Config) check() error {
+	if err := Check(&c, Settings...); err != nil {
+		return err
+	}
+	switch {
+	case c.Input.Path == "" && len(c.Input.Paths) == 0:
+		return fault.NoInput.New("no input: name a file of JSON lines, or - for standard input")
+	case c.Kernel.Name == "":
+		kernel := c.likelyKernel()
+		return fault.NoKernel.New("no kernel: name one, for example %s", kernel).Set(kernel)
+	case len(c.Kernel.Config) > 0 && !json.Valid(c.Kernel.Config):
+		return fault.NotAConfig.New("the kernel configuration is not valid JSON")
+	}
+	if strings.HasPrefix(c.Output.SourceField, "_error") {
+		return fault.BadMember.New("the source field cannot be %q", c.Output.SourceField).Set("source-field")
+	}
+	if err := c.checkLines(); err != nil {
+		return err
+	}
+	for _, name := range c.Output.Keep {
+		if strings.TrimSpace(name) == "" {
+			return fault.BadMember.New("a member to keep has an empty name").Set("keep")
+		}
+	}
+	for _, what := range c.Resume.AcceptChanges {
+		if !slices.Contains(Acceptable, what) {
+			return fault.BadValue.New("change %q cannot be accepted, only %s", what, strings.Join(Acceptable, ", ")).Set("accept-changes")
+		}
+	}
+	return c.checkFetch()
+}
+
+func setDefault[T comparable](member *T, value T) {
+	var zero T
+	if *member == zero {
+		*member = value
+	}
+}
+
+// Acceptable lists the changes that a user may accept.
+var Acceptable = []string{"kernel", "config"}
+
+// checkLines refuses settings that do not combine with lines of batch files.
+func (c Config) checkLines() error {
+	refuse := c.refuseWithFormat
+	switch {
+	case c.Format == "":
+		return nil
+	case c.Input.Format != "" && c.Input.Format != "jsonl":
+		return refuse("an input format", "input-format")
+	case c.Output.SourceField != "":
+		return refuse("a source field", "source-field")
+	case len(c.Output.Columns) > 0 || len(c.Output.Arrays) > 0 || c.Output.Format == "parquet":
+		return refuse("an output of columns", "output-format")
+	case len(c.Output.Keep) > 0:
+		return refuse("choosing members", "keep")
+	}
+	return nil
+}
+
+func (c Config) refuseWithFormat(what, setting string) error {
+	return fault.BadMember.New("the format %s fixes what lines contain: %s does not combine with it", c.Format, what).Set(setting)
+}
+
+const (
+	// maxFetchMembers is how many members may name files.
+	maxFetchMembers = 16
+	// maxFetchBytes is the most that the files of one record may have together: a record is
+	// sent to the kernel in one message.
+	maxFetchBytes = 900 << 20
+)
+
+// checkFetch rejects settings that no record could satisfy.
+func (c Config) checkFetch() error {
+	var names []string
+	for _, m := range c.Fetch.Members {
+		switch {
+		case strings.TrimSpace(m.Name) == "" || strings.TrimSpace(m.Field) == "":
+			return fault.BadFetch.New("a file to fetch needs a name and the member that names it").Set("fetch")
+		case m.Name == m.Field:
+			return fault.BadFetch.New("the file that member %q names needs another name: the kernel reads both", m.Field).Set("fetch")
+		case slices.Contains(names, m.Name):
+			return fault.BadFetch.New("two files to fetch are named %q", m.Name).Set("fetch")
+		}
+		names = append(names, m.Name)
+	}
+	if len(names) > maxFetchMembers {
+		return fault.BadFetch.New("at most %d files can be fetched for a record", maxFetchMembers).Set("fetch")
+	}
+	if n := max(1, int64(len(names))); c.Fetch.MaxBytes > maxFetchBytes/n {
+		return fault.BadFetch.New("the files of a record may have at most %d MiB together, each at most %d MiB", maxFetchBytes>>20, maxFetchBytes/n>>20).Set("fetch-max-bytes")
+	}
+	if c.Fetch.Root != "" && !files.IsFolder(c.Fetch.Root) {
+		return fault.BadFetch.New("the root folder %s of the files to fetch does not exist", c.Fetch.Root).Set("fetch-root")
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package worker
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/worker/early"
+)
+
+// A slow record must not stall the others, however many are answered meanwhile. Their answers
+// are in the log. Once much is held in memory, a group that is complete but not next to be
+// written is spilled: only its position remains. When its turn comes, its records are read
+// again.
+
+// span is a run of records of a chunk whose answers are in the log.
+type span struct {
+	from    chunk.Chunk // what remains of the chunk from its first record on
+	records int64
+}
+
+// spillShare is the share of the memory for groups from which groups are spilled.
+const spillShare = 4
+
+// complete follows up on records of a group that were settled: if those were the last ones, it
+// writes the group, or spills it if its turn has not come and memory is short.
+func (l *lane) complete(g *group) error {
+	switch {
+	case g.open > 0:
+		return nil
+	case g != l.groups[0] && l.short():
+		return l.spill(g)
+	}
+	return l.advance()
+}
+
+// spill releases the memory of a complete group.
+func (l *lane) spill(g *group) error {
+	task := g.task
+	for i, at := range task.sent {
+		if err := l.logFailure(task.batch.Records[at].Index, task.verdicts[i].fault); err != nil {
+			return err
+		}
+	}
+	for i, refusal := range task.refused {
+		if refusal != nil && refusal.Kind == fault.Fetch { // another attempt could succeed
+			if err := l.logFailure(task.batch.Records[i].Index, refusal); err != nil {
+				return err
+			}
+		}
+	}
+	for _, took := range task.batches {
+		l.run.late.Add(took)
+	}
+	l.held.records, l.held.bytes = l.held.records-task.load.records, l.held.bytes-task.load.bytes
+	g.spilled = &span{from: task.batch.From(0), records: int64(len(task.batch.Records))}
+	l.run.reader.recycle(task.batch)
+	g.task, g.records = nil, nil
+	l.merge(g)
+	return nil
+}
+
+// merge unites a spilled group with spilled neighbors.
+func (l *lane) merge(g *group) {
+	at, _ := slices.BinarySearchFunc(l.groups, g.first, func(other *group, first int64) int { return int(other.first - first) })
+	for _, i := range []int{at + 1, at} { // into the group before it
+		if i > 0 && i < len(l.groups) && l.groups[i].spilled != nil && l.groups[i-1].spilled != nil {
+			l.groups[i-1].spilled.records += l.groups[i].spilled.records
+			l.groups = slices.Delete(l.groups, i, i+1)
+			if l.feeds > i {
+				l.feeds--
+			}
+		}
+	}
+}
+
+// rereads reports whether the next records to write are spilled.
+func (l *lane) rereads() bool { return len(l.groups) > 0 && l.groups[0].spilled != nil }
+
+const (
+	// rereadRecords and rereadBytes are how many records, and bytes of their answers, are
+	// read again at a time: the kernel waits meanwhile.
+	rereadRecords = 256
+	rereadBytes   = 8 << 20
+)
+
+// rereader reads the records of spilled groups.
+type rereader struct {
+	*batchReader
+	next int64 // number of the record that it reads next
+}
+
+// reread writes the next records of a spilled group at the head of the lane.
+func (l *lane) reread() error {
+	s := l.groups[0].spilled
+	n := 0
+	for size := 0; int64(n) < min(s.records, rereadRecords) && size < rereadBytes; n++ {
+		size += l.log.Length(s.from.First + int64(n))
+	}
+	task, err := l.readAgain(s.from, n)
+	if err != nil {
+		return err
+	}
+	s.from, s.records = task.batch.Rest(), s.records-int64(len(task.batch.Records))
+	if err := l.run.write(task); err != nil {
+		return err
+	}
+	if s.records > 0 {
+		return nil
+	}
+	l.groups, l.feeds = l.groups[1:], max(0, l.feeds-1)
+	return l.advance()
+}
+
+// readAgain reads up to n answered records and their answers.
+func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
+	if l.again != nil && l.again.next != from.First {
+		l.endReread()
+	}
+	if l.again == nil {
+		reader, err := l.run.worker.openReader(from)
+		if err != nil {
+			return nil, err
+		}
+		reader.fetch, reader.taken, reader.free = nil, l.run.reader.taken, l.run.reader.free
+		l.again = &rereader{batchReader: reader}
+	}
+	batch := l.again.take()
+	err := l.again.reader.Read(batch, n, l.again.options.BatchBytes)
+	if err != nil {
+		return nil, err
+	}
+	task, err := l.again.prepare(l.run.ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	l.again.next = batch.Rest().First
+	task.run, task.verdicts = l.run, make([]verdict, len(task.sent))
+	for i, at := range task.sent {
+		if task.verdicts[i], err = l.logged(batch.Records[at].Index); err != nil {
+			return nil, err
+		}
+	}
+	return task, nil
+}
+
+// endReread closes what reads the records of spilled groups.
+func (l *lane) endReread() {
+	if l.again != nil {
+		_ = l.again.reader.Close()
+		l.again = nil
+	}
+}
+
+// logged returns the verdict of a spilled record.
+func (l *lane) logged(number int64) (verdict, error) {
+	failure, err := l.loggedFailure(number)
+	if failure != nil || err != nil {
+		return verdict{fault: failure}, err
+	}
+	a, err := l.log.Get(number)
+	if err != nil {
+		return verdict{}, fault.JobFiles.Wrap(err)
+	}
+	return answered(a), nil
+}
+
+// logFailure keeps why a record failed, nil if it did not, for when it is written.
+func (l *lane) logFailure(number int64, failure *fault.Error) error {
+	if failure == nil {
+		return nil
+	}
+	data, err := json.Marshal(failure)
+	if err == nil {
+		err = l.log.AddFailure(number, data)
+	}
+	return fault.JobFiles.Wrap(err)
+}
+
+// loggedFailure returns why a spilled record failed, nil if it did not.
+func (l *lane) loggedFailure(number int64) (*fault.Error, error) {
+	data, err := l.log.Failure(number)
+	if err != nil || data == nil {
+		return nil, fault.JobFiles.Wrap(err)
+	}
+	failure := new(fault.Error)
+	if err := json.Unmarshal(data, failure); err != nil {
+		return nil, fault.JobFiles.Wrap(err)
+	}
+	return failure, nil
+}
+
+// answered is the verdict of a logged answer.
+func answered(a early.Answer) verdict {
+	return verdict{results: plugins.Answer{Verdict: plugins.Verdict(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}.Results()}
+}
