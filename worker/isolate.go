@@ -17,9 +17,10 @@ import (
 // the batch failed as a whole.
 //
 // If the kernel process died with the batch, isolate first restarts it and tries the whole
-// batch once more, because the crash may have been a coincidence. A batch that the kernel
-// rejected is not retried whole, since the kernel would reject it again. Neither is one
-// that hung: its pieces settle the question sooner.
+// batch once more, because the crash may have been a coincidence. If a signal from outside
+// killed it, isolate tries a third time: the plan decides which records are computed
+// together. A batch that the kernel rejected is not retried whole, since the kernel would
+// reject it again. Neither is one that hung: its pieces settle the question sooner.
 //
 // A single record is blamed for a crash only if the process ended itself or nothing else
 // explains it (confirm.go). A process that ran out of host memory may have leaked it, so a
@@ -117,6 +118,8 @@ type search struct {
 	fresh bool
 	// whole is how the batch failed as a whole; nil if it did not.
 	whole *fault.Error
+	// killed: a signal from outside killed the process that tried the whole batch again.
+	killed bool
 	// alone is how many records succeeded alone.
 	alone int
 	// isControl: the batch is a known good record, tried to see whether the device works.
@@ -166,6 +169,9 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		if hi-lo == 1 {
 			failure = outOfMemory("out of device memory, even alone", failure)
 		}
+	case failure.Sign == fault.Outside && hi-lo > 1 && hi-lo == len(s.task.sent) && !s.killed:
+		s.killed = true
+		return s.settle(lo, hi, nil)
 	case failure.Sign == fault.Outside && hi-lo == 1:
 		var err error
 		if failure, err = s.confirm(lo, failure); failure == nil {

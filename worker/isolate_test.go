@@ -35,6 +35,16 @@ func TestKillsFromOutsideCostNoRecord(t *testing.T) {
 	}
 }
 
+// TestKillsFromOutsideKeepTheBatch: a batch whose process is killed twice from outside is still
+// computed as one, as the plan says.
+func TestKillsFromOutsideKeepTheBatch(t *testing.T) {
+	w := newWorker(t, "members", 4)
+	out := computed(t, w, numbered(0, 4)+`{"do":"killed twice"}`+"\n"+strings.Repeat(`{"do":"count"}`+"\n", 3))
+	if strings.Count(out, `{"batch":4}`) != 3 {
+		t.Error(out)
+	}
+}
+
 // TestKillsWhateverIsComputedCostNoRecord: if good records lose their process as well, the
 // current one is not to blame.
 func TestKillsWhateverIsComputedCostNoRecord(t *testing.T) {
