@@ -162,18 +162,17 @@ func TestLockIsNotAFile(t *testing.T) {
 
 // TestDamagedEndIsWrittenAgain: a job killed when only the renames were missing is resumed
 // correctly if the end of its output, or the header of an array, was damaged since. Nothing is
-// computed again, except the records of a part that ends with its last row group.
+// computed again.
 func TestDamagedEndIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		v    *variant
 		file string
 		at   func(size int) int
-		lost int64 // records that may be computed again
 	}{
-		{asTable, "output.partial", func(size int) int { return size - 1 }, 0},
-		{asTables, "output.partial/part-*", func(size int) int { return size - 1 }, 100},
-		{withArrays, "array-0.partial", func(int) int { return 60 }, 0},
+		{asTable, "output.partial", func(size int) int { return size - 1 }},
+		{asTables, "output.partial/part-*", func(size int) int { return size - 1 }},
+		{withArrays, "array-0.partial", func(int) int { return 60 }},
 	} {
 		t.Run(test.v.name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +192,7 @@ func TestDamagedEndIsWrittenAgain(t *testing.T) {
 			if diff := cmp.Diff(want, results(d, c)); diff != "" {
 				t.Error(diff)
 			}
-			if report.In-report.Resumed > test.lost {
+			if report.In != report.Resumed {
 				t.Errorf("%d of %d records were computed again", report.In-report.Resumed, report.In)
 			}
 			if err := orchestrator.Verify(t.Context(), c.Output.Path, report); err != nil {

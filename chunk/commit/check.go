@@ -114,8 +114,12 @@ func (s State) tracks(options Options) (all []track) {
 func (s State) units(in func(Unit) chunk.FileSum) (pieces []content) {
 	for _, e := range s.Encoded {
 		before := s.segmentsBefore(e.First)
-		for _, u := range e.Units {
-			pieces = append(pieces, content{sum: in(u), segments: before})
+		for i, u := range e.Units {
+			piece := content{sum: in(u), segments: before}
+			if i > 0 && u.isTail() { // only what ends the file is written again
+				piece.segments = s.segmentsBefore(e.Next)
+			}
+			pieces = append(pieces, piece)
 		}
 	}
 	return pieces
@@ -368,16 +372,16 @@ func (s State) floor(n int) int {
 	return mark
 }
 
-// cutUnits discards the units after the last segment that is kept. Those without records end a
-// file.
+// cutUnits discards the units after the last segment that is kept, and what ends the file there.
 func (s *State) cutUnits() {
-	kept := make([]Encoded, 0, len(s.Encoded))
-	var bytes int64
-	for _, e := range s.Encoded {
-		if len(s.Output) > 0 && e.Next <= s.Durable.Next && e.Next > e.First {
-			kept = append(kept, e)
-			bytes += e.sum().Bytes
+	s.Encoded = slices.DeleteFunc(slices.Clone(s.Encoded), func(e Encoded) bool {
+		return len(s.Output) == 0 || e.Next > s.Durable.Next || e.Next == e.First
+	})
+	if n := len(s.Encoded); n > 0 {
+		last := &s.Encoded[n-1]
+		if k := len(last.Units) - 1; k > 0 && last.Units[k].isTail() {
+			last.Units = last.Units[:k:k]
 		}
 	}
-	s.Encoded, s.Durable.Sizes[chunk.Results] = kept, bytes
+	s.Durable.Sizes[chunk.Results] = s.ResultSum().Bytes
 }

@@ -187,7 +187,9 @@ func openOutput(options Options, state State) (_ *Output, err error) {
 	t := &o.results.target
 	direct := t.temporary == "" && !options.Format.Table // a table is of no use before its end
 	o.units = newUnits(options, direct, o.head.Next, len(state.Encoded) > 0 && t.size > t.begun)
-	o.units.fileEnded = o.cutter != nil && o.cutter.full
+	if n := len(o.results.units); n > 0 {
+		o.units.fileEnded = o.results.units[n-1].isTail()
+	}
 	if options.Journal != nil { // it will refer to files that must exist
 		if err := files.SyncDir(options.WorkDir); err != nil {
 			return nil, fault.WriteFailed.New("create output: %w", err)

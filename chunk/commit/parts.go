@@ -79,11 +79,14 @@ func (s State) eachUnit(options Options, each func(part int, u Unit)) {
 	}
 	part := 0
 	for _, e := range s.Encoded {
-		for part+1 < len(parts) && parts[part+1].First <= e.First {
-			part++
-		}
 		for _, u := range e.Units {
+			for !options.Format.Table && part+1 < len(parts) && parts[part+1].First <= e.First {
+				part++
+			}
 			each(part, u)
+			if u.isTail() && part+1 < len(parts) {
+				part++
+			}
 		}
 	}
 }

@@ -37,6 +37,9 @@ type Unit struct {
 	Meta json.RawMessage `json:"meta,omitempty"`
 }
 
+// isTail reports whether the unit has no rows: it ends a file of a table.
+func (u Unit) isTail() bool { return u.Raw == 0 }
+
 func (u Unit) sum() chunk.FileSum { return chunk.FileSum{Bytes: u.Bytes, CRC: u.CRC} }
 
 // piece is a range of a part that holds results.

@@ -218,8 +218,12 @@ func (u *units) reach(d Durable) {
 	u.since = mark{first: d.Next}
 }
 
-// beginPart puts the beginning of a part at the end of the queue.
+// beginPart puts the beginning of a part at the end of the queue. The part before it may lack its
+// tail, if a resume found that damaged.
 func (u *units) beginPart(name string) {
+	if u.table() && !u.fileEnded {
+		u.endFile()
+	}
 	u.queue = append(u.queue, step{part: name})
 	u.begun, u.fileEnded = false, false
 }
