@@ -6,7 +6,7 @@
 //	                                         └──► Journal ──Replay──► State ──► Resume
 //
 // What a journal line refers to exists when the line does, and what a durable line covers is
-// on disk. Nothing has its final name before it is complete. docs/journal-format.md
+// on disk. Nothing has its final name before it is complete. docs/internals/journal-format.md
 // describes the files.
 //
 // A target (target.go, folder.go) is where results go: a file, a pipe, or a folder of

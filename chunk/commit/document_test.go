@@ -15,7 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// exampleInput is the input of the example in docs/journal-format.md.
+// exampleInput is the input of the example in docs/internals/journal-format.md.
 const exampleInput = "{\"id\":0}\n{\"id\":1}\n\nnot JSON\n{\"id\":3}\n"
 
 // example runs the job of the example, with a part that is damaged between two runs, and
@@ -71,7 +71,7 @@ func example(t *testing.T) string {
 // TestFormatDocument: the example in the document matches what the code writes, and the
 // document describes every field.
 func TestFormatDocument(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "journal-format.md"))
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "journal-format.md"))
 	chunktest.Must(t, err)
 	got := example(t)
 	_, rest, _ := strings.Cut(string(document), "```journal\n")

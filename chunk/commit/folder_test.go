@@ -292,7 +292,7 @@ func TestPartFolderFull(t *testing.T) {
 
 // TestManifestDocument: the document describes every field.
 func TestManifestDocument(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "journal-format.md"))
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "journal-format.md"))
 	chunktest.Must(t, err)
 	data, err := json.Marshal(NewManifest([]ManifestPart{{Name: linesPart(0)}}, chunk.Counts{}, encode.Lines()))
 	chunktest.Must(t, err)

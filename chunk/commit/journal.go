@@ -14,7 +14,7 @@ import (
 )
 
 // The journal survives a crash. It is an append-only file with one line per committed fact;
-// docs/journal-format.md describes the format.
+// docs/internals/journal-format.md describes the format.
 //
 //	gpurun-journal 1
 //	8f1c09ab {"segment":{…}}

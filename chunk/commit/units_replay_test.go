@@ -80,7 +80,7 @@ func TestContradictoryUnits(t *testing.T) {
 
 // TestEncodedFormatDocument: the document describes every field of units and parts.
 func TestEncodedFormatDocument(t *testing.T) {
-	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "journal-format.md"))
+	document, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "journal-format.md"))
 	chunktest.Must(t, err)
 	for _, of := range []reflect.Type{reflect.TypeFor[Encoded](), reflect.TypeFor[Unit](), reflect.TypeFor[ManifestPart](), reflect.TypeFor[Manifest]()} {
 		for i := range of.NumField() {
