@@ -53,24 +53,29 @@ func packages(t *testing.T) []goPackage {
 	}
 }
 
+// TestImports: packages import what their rules allow, and rules allow only what is below.
 func TestImports(t *testing.T) {
-	exists := make(map[string]bool)
-	defer func() {
-		for _, r := range rules {
-			if !exists[r.name] {
-				t.Errorf("there is a rule for %s, but no such package", r.name)
+	rules := make(map[string]rule)
+	var above []string
+	for _, layer := range layers {
+		for _, r := range layer.rules {
+			rules[r.name] = r
+			above = append(above, r.name)
+			for _, name := range r.allowed {
+				if slices.Contains(above, name) {
+					t.Errorf("the rule of %s allows %s, which is not below it", r.name, name)
+				}
 			}
 		}
-	}()
+	}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
-		exists[name] = true
-		at := slices.IndexFunc(rules, func(r rule) bool { return r.name == name })
-		if at < 0 {
-			t.Errorf("package %s has no rule: add it to rules, and run go test ./internal/arch -update", name)
+		rule, found := rules[name]
+		if !found {
+			t.Errorf("package %s has no rule: add it to its layer, and run go test ./internal/arch -update", name)
 			continue
 		}
-		rule := rules[at]
+		delete(rules, name)
 		for _, path := range p.Imports {
 			local, isLocal := strings.CutPrefix(path, module+"/")
 			if isLocal && !slices.Contains(rule.allowed, local) && !slices.Contains(rule.allowed, "...") {
@@ -82,6 +87,9 @@ func TestImports(t *testing.T) {
 				}
 			}
 		}
+	}
+	for name := range rules {
+		t.Errorf("there is a rule for %s, but no such package", name)
 	}
 }
 

@@ -38,11 +38,14 @@ func TestTableOfPackages(t *testing.T) {
 	}
 }
 
-// table renders the rules.
+// table renders the layers and their rules.
 func table() string {
 	var lines []string
-	for _, r := range rules {
-		lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |", r.name, r.about, imports(r.allowed)))
+	for _, layer := range layers {
+		lines = append(lines, fmt.Sprintf("| **%s** | **%s** | |", layer.name, layer.about))
+		for _, r := range layer.rules {
+			lines = append(lines, fmt.Sprintf("| `%s` | %s | %s |", r.name, r.about, imports(r.allowed)))
+		}
 	}
 	return strings.Join(lines, "\n")
 }
