@@ -239,7 +239,7 @@ func (c *combination) report() (Report, error) {
 		r.Input, r.Kernel, r.Started = c.first.Input.Path, c.first.Spec.Kernel.Name, time.Now()
 		ended = r.Started
 	}
-	r.Failures, r.Causes = failureReports(tally.Kinds), failureReports(tally.Causes)
+	r.Failures, r.Causes = FailureReports(tally.Kinds), FailureReports(tally.Causes)
 	r.Elapsed = ended.Sub(r.Started)
 	r.Computed = r.In
 	r.Rate = event.Rate(r.In, r.Elapsed)

@@ -145,14 +145,14 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Pending = r.In - done.Records
 	r.Computed = max(0, done.Records+r.Answers-r.Resumed-r.ResumedAnswers)
 	r.Rate = event.Rate(r.Computed, r.Elapsed-r.Load)
-	r.Failures, r.Causes = failureReports(done.Kinds), failureReports(done.Causes)
+	r.Failures, r.Causes = FailureReports(done.Kinds), FailureReports(done.Causes)
 	if r.Workers == nil {
 		r.Workers = []WorkerReport{} // never null in JSON
 	}
 }
 
-// failureReports lists failed records by "kind" or "kind: cause".
-func failureReports(by map[string]chunk.KindStats) (list []FailureReport) {
+// FailureReports lists failed records by "kind" or "kind: cause", most frequent first.
+func FailureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	for name, k := range by {
 		kind, _, _ := strings.Cut(name, ":")
 		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, File: k.File, Line: k.Line, Rows: k.Rows, Detail: k.Detail})

@@ -110,8 +110,8 @@ func (f fixture) sample(c *view.Collector, step int) {
 	for g := range f.gpus {
 		heat := 38 + 26*(1-math.Exp(-float64(step)/40)) + 2*math.Sin(float64(step)/9+float64(g))
 		s := orchestrator.DeviceSample{
-			Device: gpu.Device{Kind: gpu.GPU, Index: g}.String(), State: gpu.Optimal, Pace: 1, Utilization: gpu.Some(97),
-			Memory: gpu.Some(gpu.Memory{Total: 141 << 30, Used: uint64(90+g) << 30}), Power: gpu.Some(gpu.Watt(500 + 20*math.Sin(float64(step)/5))),
+			Device: gpu.Device{Kind: gpu.GPU, Index: g}.String(), State: gpu.Optimal, Pace: 1, Sample: gpu.Sample{Utilization: gpu.Some(97),
+				Memory: gpu.Some(gpu.Memory{Total: 141 << 30, Used: uint64(90+g) << 30}), Power: gpu.Some(gpu.Watt(500 + 20*math.Sin(float64(step)/5)))},
 		}
 		if g == 5 && step > 100 {
 			s.State, s.Pace, heat = gpu.Throttled, 0.5, heat+20

@@ -179,8 +179,9 @@ const maxMissing = 10
 
 // missingCommand returns the command that computes missing shards.
 func missingCommand(run *cluster.Run, missing []int) string {
-	if last, ok := run.LastSubmission(); ok && last.Resubmit != "" {
-		return strings.ReplaceAll(last.Resubmit, "%s", cluster.ArrayText(missing))
+	records, _ := slurm.Records(slurmFolder(run.Output)) // without one, the command that started the run
+	if n := len(records); n > 0 && records[n-1].Resubmit() != "" {
+		return strings.ReplaceAll(records[n-1].Resubmit(), "%s", cluster.ArrayText(missing))
 	}
 	words := make([]string, 0, len(run.Command))
 	skip := false

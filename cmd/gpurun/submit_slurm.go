@@ -93,7 +93,7 @@ func (f *slurmSubmit) submit(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	s := &slurm.Submission{Job: job, ArraySize: size, Command: os.Args, Out: os.Stdout}
+	s := &slurm.Submission{Job: job, ArraySize: size, Out: os.Stdout}
 	s.Run, err = openRun(ctx, config, job.Shards, os.Args, func(run *cluster.Run, _ json.RawMessage) error { return s.CheckIdle(ctx, run) })
 	if err != nil {
 		return f.job.origins.explain(err)

@@ -483,9 +483,6 @@ func TestManifestIsChecked(t *testing.T) {
 // processes with another umask are closed to others, too.
 func TestRunFolderIsPrivate(t *testing.T) {
 	r := newRun(t, 2, 4)
-	if err := r.AddSubmission(Submission{Engine: "slurm", Command: []string{"--password=secret"}}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := r.Work(t.Context(), fast(0, compute)); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func States(ctx context.Context, entries []Entry) []State {
 		all.Go(func() {
 			var err error
 			if states[i], err = NewClient(e).State(ctx); err != nil {
-				states[i] = State{Job: e.Info, View: view.View{Total: -1}, Trouble: err.Error()}
+				states[i] = State{Job: e.Info, View: view.New(""), Trouble: err.Error()}
 			}
 		})
 	}

@@ -11,7 +11,8 @@ import (
 
 // hottest returns the most noteworthy GPU: the slowest, or among equals the hottest.
 func hottest(devices []view.Device) view.Device {
-	worst := view.Device{Pace: 1}
+	var worst view.Device
+	worst.Pace = 1
 	for _, d := range devices {
 		hotter := d.Problem != "" || !d.Temperature.IsZero() && (worst.Temperature.IsZero() || d.Temperature.Or(0) > worst.Temperature.Or(0))
 		if d.Pace < worst.Pace || d.Pace == worst.Pace && worst.Problem == "" && hotter {

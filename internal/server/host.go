@@ -100,11 +100,8 @@ func (h *Host) look(ctx context.Context) {
 	}
 	var current []Reading
 	for _, g := range o.GPUs {
-		r := Reading{
-			Time: o.Time, ID: gpuID(g.ID()), UUID: g.UUID, Name: g.Name, State: g.State, Problem: g.Problem + g.Lost,
-			pace: g.Pace, slowdown: g.Sample.Slowdown,
-		}
-		r.setSample(g.Sample.Utilization, g.Sample.Memory, g.Sample.Temperature, g.Sample.Power)
+		r := newReading(o.Time, g.Sample)
+		r.ID, r.UUID, r.Name, r.State, r.Problem, r.pace = gpuID(g.ID()), g.UUID, g.Name, g.State, g.Problem+g.Lost, g.Pace
 		if pace, known := paces[g.UUID]; known { // what its job does
 			r.pace = pace
 		}

@@ -106,8 +106,8 @@ func (j *Job) Event(e orchestrator.Event) {
 	}
 	for _, d := range j.view.View().Devices {
 		if d.Device == sample.Device && d.GPU {
-			r := Reading{Time: d.Sampled, ID: gpuID(d.ID), UUID: d.UUID, Name: d.Name, State: d.State, Problem: d.Problem, pace: d.Pace, slowdown: sample.Slowdown}
-			r.setSample(d.Utilization, d.Memory, d.Temperature, d.Power)
+			r := newReading(d.Sampled, d.Sample)
+			r.ID, r.UUID, r.Name, r.State, r.Problem, r.pace = gpuID(d.ID), d.UUID, d.Name, d.State, d.Problem, d.Pace
 			j.gpus.book.add(r)
 		}
 	}

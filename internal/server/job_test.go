@@ -162,7 +162,7 @@ func TestJobState(t *testing.T) {
 			Batches: 1, Restarts: 1, Figures: map[string]float64{"tokens": 40}, Latency: &latency}},
 		orchestrator.ChunkStarted{Slot: 1, First: 0, Records: 20},
 		orchestrator.Progress{Slot: 1, Chunk: chunk.Counts{Records: 5}, Computed: 5, Records: 20, Job: chunk.Counts{Records: 15, Succeeded: 13, Failed: 2}, Total: 100},
-		orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(81), PowerLimit: gpu.Some(gpu.Watt(400)), Throttle: gpu.Some(gpu.Reasons(1 << 2))},
+		orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Sample: gpu.Sample{Temperature: gpu.Some(81), PowerLimit: gpu.Some(gpu.Watt(400)), Throttle: gpu.Some(gpu.Reasons(1 << 2))}},
 	} {
 		s.job.follow(e)
 	}
@@ -374,8 +374,8 @@ func eightGPUs() (events []orchestrator.Event) {
 		d := gpu.Device{Kind: gpu.GPU, Index: i, UUID: fmt.Sprint("GPU-", i), Name: "NVIDIA H200"}
 		plan.Slots = append(plan.Slots, orchestrator.Slot{Number: i, Name: d.String(), Devices: []gpu.Device{d}})
 		events = append(events, orchestrator.Progress{Slot: i, Latency: &latency}, orchestrator.DeviceSample{
-			Device: d.String(), State: gpu.Optimal, Pace: 1, Temperature: gpu.Some(60), Utilization: gpu.Some(90),
-			Memory: gpu.Some(gpu.Memory{Total: 1 << 37, Used: 1 << 36, Free: 1 << 36}), Power: gpu.Some(gpu.Watt(400)),
+			Device: d.String(), State: gpu.Optimal, Pace: 1, Sample: gpu.Sample{Temperature: gpu.Some(60), Utilization: gpu.Some(90),
+				Memory: gpu.Some(gpu.Memory{Total: 1 << 37, Used: 1 << 36, Free: 1 << 36}), Power: gpu.Some(gpu.Watt(400))},
 		})
 	}
 	return append([]orchestrator.Event{orchestrator.Planned{Plan: plan}}, events...)
@@ -385,8 +385,8 @@ func eightGPUs() (events []orchestrator.Event) {
 func TestGPUsOfJob(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
 	s.job.follow(planned())
-	sample := orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Temperature: gpu.Some(80), Slowdown: gpu.Some(90),
-		Memory: gpu.Some(gpu.Memory{Total: 4 << 20, Used: 1 << 20, Free: 3 << 20})}
+	sample := orchestrator.DeviceSample{Device: "GPU 1", State: gpu.Throttled, Pace: 0.5, Sample: gpu.Sample{Temperature: gpu.Some(80), Slowdown: gpu.Some(90),
+		Memory: gpu.Some(gpu.Memory{Total: 4 << 20, Used: 1 << 20, Free: 3 << 20})}}
 	s.job.follow(sample)
 	s.do("POST", "/api/gpu/monitoring/stop", "")
 	s.job.follow(sample)

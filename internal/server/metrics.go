@@ -1,7 +1,6 @@
 package server
 
 import (
-	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/view"
@@ -23,9 +22,7 @@ func jobMetrics(s jobs.State) metrics.Job {
 func gpuMetrics(v view.View) (list []metrics.GPU) {
 	for _, d := range v.Devices {
 		if d.GPU && !d.Sampled.IsZero() {
-			list = append(list, metrics.GPU{ID: d.ID, UUID: d.UUID, Model: d.Name, Sample: gpu.Sample{
-				Utilization: d.Utilization, Memory: d.Memory, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Throttle: d.Throttle,
-			}})
+			list = append(list, metrics.GPU{ID: d.ID, UUID: d.UUID, Model: d.Name, Sample: d.Sample})
 		}
 	}
 	return list

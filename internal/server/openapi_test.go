@@ -154,8 +154,8 @@ func checkOpenAPI(t *testing.T, handler http.Handler, id string, bodies map[stri
 func TestOpenAPIOfJob(t *testing.T) {
 	s := serveJob(t, Access{Token: token})
 	s.job.follow(planned())
-	s.job.follow(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Optimal, Pace: 1, Temperature: gpu.Some(50),
-		Memory: gpu.Some(gpu.Memory{Total: 1 << 30, Used: 1 << 29, Free: 1 << 29}), Throttle: gpu.Some(gpu.Reasons(1))})
+	s.job.follow(orchestrator.DeviceSample{Device: "GPU 0", State: gpu.Optimal, Pace: 1, Sample: gpu.Sample{Temperature: gpu.Some(50),
+		Memory: gpu.Some(gpu.Memory{Total: 1 << 30, Used: 1 << 29, Free: 1 << 29}), Throttle: gpu.Some(gpu.Reasons(1))}})
 	s.job.follow(orchestrator.Finished{Report: orchestrator.Report{In: 3, Workers: []orchestrator.WorkerReport{{}}}})
 	handler := New(Access{Token: token}, s.job, metrics.New(s.job.Metrics()))
 	checkOpenAPI(t, handler, "3fa9c201", map[string]string{

@@ -17,14 +17,11 @@ type pastHandler func(http.ResponseWriter, *http.Request, jobs.Ended)
 
 // newPastState is what is remembered of a job.
 func newPastState(p jobs.Ended) jobs.State {
-	s := jobs.State{Job: p.Info, Trouble: p.Error}
-	s.Phase, s.Total, s.Done, s.Answers = view.PhaseEnded, p.Total, p.Done, p.Answers
-	if p.Error != "" {
-		s.Total = -1
+	s := jobs.State{Job: p.Info, View: view.New(view.PhaseEnded), Trouble: p.Error}
+	if s.Done, s.Answers = p.Done, p.Answers; p.Error == "" {
+		s.Total = p.Total
 	}
 	s.Time, s.Started, s.Elapsed = p.Ended, p.Started, p.Ended.Sub(p.Started).Seconds()
-	s.Workers, s.Devices, s.Failures = []view.Worker{}, []view.Device{}, []view.Failure{}
-	s.FailuresByKind, s.Figures = map[string]int64{}, map[string]float64{}
 	return s
 }
 

@@ -35,14 +35,15 @@ func (r Reading) same(other Reading) bool {
 	return r.ID == other.ID && (r.UUID == other.UUID || r.UUID == "" || other.UUID == "")
 }
 
-// setSample sets the figures of a sample.
-func (r *Reading) setSample(load gpu.Optional[int], memory gpu.Optional[gpu.Memory], temperature gpu.Optional[int], power gpu.Optional[gpu.Watt]) {
-	r.Load, r.Temperature, r.Power = numeric(load), numeric(temperature), numeric(power)
-	if m, known := memory.Get(); known && m.Total > 0 {
+// newReading returns the figures of a sample.
+func newReading(at time.Time, s gpu.Sample) Reading {
+	r := Reading{Time: at, Load: numeric(s.Utilization), Temperature: numeric(s.Temperature), Power: numeric(s.Power), slowdown: s.Slowdown}
+	if m, known := s.Memory.Get(); known && m.Total > 0 {
 		used, total := megabytes(m.Used), megabytes(m.Total)
 		share := 100 * used / total
 		r.MemoryUsed, r.MemoryTotal, r.MemoryShare = &used, &total, &share
 	}
+	return r
 }
 
 func numeric[T ~int | ~float64](o gpu.Optional[T]) *float64 {

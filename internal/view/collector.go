@@ -1,10 +1,8 @@
 package view
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +31,7 @@ type Collector struct {
 // NewCollector returns the collector of a job that has not been planned yet. now is the
 // clock.
 func NewCollector(now func() time.Time) *Collector {
-	return &Collector{now: now, view: View{Phase: PhasePreparing, Total: -1}}
+	return &Collector{now: now, view: New(PhasePreparing)}
 }
 
 // Event takes the next event. It takes microseconds: the job waits for it.
@@ -100,9 +98,9 @@ func (c *Collector) planned(e orchestrator.Planned, now time.Time) {
 				w.GPUs = append(w.GPUs, d.UUID)
 			}
 			if c.device(d.String()) == nil {
-				v.Devices = append(v.Devices, Device{
-					Device: d.String(), UUID: d.UUID, Name: d.Name, ID: d.ID(), GPU: d.Kind == gpu.GPU, Pace: 1, work: new(growth),
-				})
+				device := newDevice(d.String())
+				device.UUID, device.Name, device.ID, device.GPU, device.work = d.UUID, d.Name, d.ID(), d.Kind == gpu.GPU, new(growth)
+				v.Devices = append(v.Devices, device)
 			}
 		}
 		v.Workers = append(v.Workers, w)
@@ -217,18 +215,11 @@ func (c *Collector) measure(w *Worker, computed int64, now time.Time) {
 // other.
 func (c *Collector) use(usage map[string]int64) {
 	for name, n := range usage {
-		c.figure(name, max(c.view.Figures[name], float64(n)))
+		c.view.Figures[name] = max(c.view.Figures[name], float64(n))
 	}
 	if usage != nil {
 		c.tokens.add(c.now(), usage[orchestrator.Tokens(usage)])
 	}
-}
-
-func (c *Collector) figure(name string, n float64) {
-	if c.view.Figures == nil {
-		c.view.Figures = make(map[string]float64)
-	}
-	c.view.Figures[name] = n
 }
 
 func (c *Collector) chunkDone(e orchestrator.ChunkDone, now time.Time) {
@@ -252,7 +243,7 @@ func (c *Collector) chunkDone(e orchestrator.ChunkDone, now time.Time) {
 	c.addLatency(w, e.Stats.Latency)
 	v.Segments.Add(e.Stats.Busy)
 	for name, n := range e.Stats.Figures {
-		c.figure(name, v.Figures[name]+n)
+		v.Figures[name] += n
 	}
 	c.use(e.Usage)
 	c.tally.Add(e.Counts)
@@ -270,28 +261,16 @@ func (c *Collector) addLatency(w *Worker, h *orchestrator.Histogram) {
 }
 
 func (c *Collector) sample(e orchestrator.DeviceSample, now time.Time) {
-	d := c.device(e.Device)
-	if d == nil {
-		return
+	if d := c.device(e.Device); d != nil {
+		d.Sampled, d.State, d.DeviceSample = now, e.State.String(), e
 	}
-	d.Sampled, d.State, d.Pace, d.Problem = now, e.State.String(), e.Pace, e.Problem
-	d.Temperature, d.Utilization, d.Memory, d.Power = e.Temperature, e.Utilization, e.Memory, e.Power
-	d.PowerLimit, d.Framework, d.Throttle = e.PowerLimit, e.Framework, e.Throttle
 }
 
 func (c *Collector) finished(report orchestrator.Report) {
 	v := &c.view
-	v.Phase, v.Report = PhaseEnded, &report
+	v.end(&report)
 	v.TokenRate = report.TokenRate
 	c.use(report.Usage)
-	v.Total = report.In
-	if report.Uncounted {
-		v.Total = -1
-	}
-	v.Answers = report.Answers
-	v.Done = chunk.Counts{
-		Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped,
-	}
 	for i := range v.Workers {
 		w := &v.Workers[i]
 		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseEnded
@@ -346,12 +325,9 @@ func (c *Collector) View() View {
 	v.Latency = orchestrator.Summarize(v.Batches)
 	v.Timeline = c.course.timeline.show()
 	v.Strip = c.strip.show(v.Total, c.first, v.Workers)
-	v.Failures, v.FailuresByKind = failures(c.tally)
+	v.addFailures(orchestrator.FailureReports(c.tally.Causes), orchestrator.FailureReports(c.tally.Kinds))
 	v.Finished = c.tally.Counts
 	v.Figures = maps.Clone(v.Figures)
-	if v.Figures == nil {
-		v.Figures = map[string]float64{}
-	}
 	if c.paused && v.Phase == PhaseRunning {
 		v.Phase = PhasePaused
 	}
@@ -417,24 +393,4 @@ func (c *Collector) History() History {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.course.history.show()
-}
-
-// failures lists a tally by cause, with the traceback of the kind's first failure.
-func failures(t chunk.Tally) (list []Failure, kinds map[string]int64) {
-	list, kinds = []Failure{}, make(map[string]int64)
-	for kind, stats := range t.Kinds {
-		kinds[kind] = stats.Count
-	}
-	for name, stats := range t.Causes {
-		kind, _, _ := strings.Cut(name, ":")
-		f := Failure{Kind: kind, Count: stats.Count, Example: stats.Example, Line: stats.Line, Rows: stats.Rows, Detail: stats.Detail}
-		if first := t.Kinds[kind]; f.Detail == "" && first.Line == f.Line {
-			f.Detail = first.Detail
-		}
-		list = append(list, f)
-	}
-	slices.SortFunc(list, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Kind, b.Kind))
-	})
-	return list, kinds
 }

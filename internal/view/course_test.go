@@ -29,7 +29,7 @@ func runFor(t *testing.T, c *clock, dir string, devices int, d time.Duration) *C
 		for n := range devices {
 			device := gpu.Device{Kind: gpu.GPU, Index: n}.String()
 			collector.Event(orchestrator.DeviceSample{
-				Device: device, Pace: 1, Temperature: gpu.Some(60 + n), Power: gpu.Some(gpu.Watt(400)), Memory: gpu.Some(gpu.Memory{Used: 1 << 30}),
+				Device: device, Pace: 1, Sample: gpu.Sample{Temperature: gpu.Some(60 + n), Power: gpu.Some(gpu.Watt(400)), Memory: gpu.Some(gpu.Memory{Used: 1 << 30})},
 			})
 		}
 		collector.Event(orchestrator.Progress{Records: 1 << 40, Chunk: chunk.Counts{Records: 100 * i}, Job: chunk.Counts{Records: 100 * i}, Total: 1_000_000_000})

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -44,19 +43,13 @@ func FailuresPath(folder string) string {
 func Record(s orchestrator.Status) Recorded {
 	h, t := load(s.Folder)
 	report := s.Report
-	r := Recorded{History: h.show(), Examples: []record.Failure{}, View: View{
-		Time: time.Now(), Phase: PhaseEnded, Started: report.Started, Total: report.In, Resumed: report.Resumed, ResumedAnswers: report.ResumedAnswers, Answers: report.Answers, Concurrency: report.Concurrency,
-		Done:      chunk.Counts{Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
-		BatchSize: report.BatchSize, Latency: report.Latency, Timeline: t.show(), Report: &report, Figures: map[string]float64{},
-		Workers: []Worker{}, Devices: []Device{}, Failures: []Failure{}, FailuresByKind: map[string]int64{},
-	}}
+	r := Recorded{History: h.show(), Examples: []record.Failure{}, View: New(PhaseEnded)}
 	v := &r.View
-	if s.State == orchestrator.Running {
+	if v.end(&report); s.State == orchestrator.Running {
 		v.Phase = PhaseRunning
 	}
-	if report.Uncounted {
-		v.Total = -1
-	}
+	v.Time, v.Started, v.Resumed, v.ResumedAnswers = time.Now(), report.Started, report.Resumed, report.ResumedAnswers
+	v.Concurrency, v.BatchSize, v.Latency, v.Timeline = report.Concurrency, report.BatchSize, report.Latency, t.show()
 	v.Elapsed = report.Elapsed.Seconds()
 	if computed := h.computed(); computed > 0 {
 		v.Elapsed = computed.Seconds()
@@ -66,7 +59,11 @@ func Record(s orchestrator.Status) Recorded {
 	strip := recordedStrip(s)
 	r.readFailures(s, &strip)
 	v.Strip = strip.show(v.Total, s.First, nil)
-	v.addCauses(report, r.Examples)
+	var examples []Failure
+	for _, e := range r.Examples {
+		examples = append(examples, Failure{Kind: e.Kind.String(), Line: e.Line, Detail: e.Detail})
+	}
+	v.addFailures(report.Causes, report.Failures, examples...)
 	return r
 }
 
@@ -93,7 +90,7 @@ func (v *View) addReported(report orchestrator.Report, names []string) {
 		}
 	}
 	for _, name := range names {
-		d := Device{Device: name, Pace: 1}
+		d := newDevice(name)
 		for _, reported := range report.Devices {
 			if reported.Device == name {
 				d.GPU, d.Name, d.Problem = true, reported.Name, reported.Problem
@@ -138,16 +135,19 @@ func (r *Recorded) readFailures(s orchestrator.Status, cells *strip) {
 	})
 }
 
-// addCauses lists the failed records by cause, with the traceback of an example.
-func (v *View) addCauses(report orchestrator.Report, examples []record.Failure) {
-	for _, c := range report.Causes {
-		f := Failure{Kind: c.Kind, Count: c.Count, Example: c.Example, Line: c.Line, Rows: c.Rows, Detail: c.Detail}
-		for _, e := range examples {
-			if f.Detail == "" && e.Line == c.Line && e.Kind.String() == c.Kind {
+// addFailures adds the failed records by cause, most frequent first, and by kind. A cause
+// without a traceback gets that of an example in the same line, also of the first of its kind.
+func (v *View) addFailures(causes, kinds []Failure, examples ...Failure) {
+	v.Failures, v.FailuresByKind = append([]Failure{}, causes...), make(map[string]int64)
+	for _, k := range kinds {
+		v.FailuresByKind[k.Kind] = k.Count
+	}
+	for i := range v.Failures {
+		f := &v.Failures[i]
+		for _, e := range slices.Concat(kinds, examples) {
+			if f.Detail == "" && e.Line == f.Line && e.Kind == f.Kind {
 				f.Detail = e.Detail
 			}
 		}
-		v.Failures = append(v.Failures, f)
-		v.FailuresByKind[c.Kind] += c.Count
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -70,6 +69,24 @@ type View struct {
 	Timeline []Moment `json:"timeline"`
 	// Report is that of the ended job.
 	Report *orchestrator.Report `json:"report,omitempty"`
+}
+
+// New returns the view of a job of which nothing is known yet but its phase.
+func New(p Phase) View {
+	return View{
+		Phase: p, Total: -1, Workers: []Worker{}, Devices: []Device{}, Failures: []Failure{}, FailuresByKind: map[string]int64{}, Figures: map[string]float64{},
+	}
+}
+
+// end takes the counts of a report.
+func (v *View) end(report *orchestrator.Report) {
+	v.Phase, v.Report, v.Answers = PhaseEnded, report, report.Answers
+	if v.Total = report.In; report.Uncounted {
+		v.Total = -1
+	}
+	v.Done = chunk.Counts{
+		Records: report.In - report.Pending, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped,
+	}
 }
 
 // Reached counts the records that are done or have an answer: how far the job is.
@@ -145,9 +162,8 @@ type Worker struct {
 
 // Device is one device of the job and its last sample, if it is a monitored GPU.
 type Device struct {
-	Device string `json:"device"`
-	UUID   string `json:"uuid,omitempty"`
-	Name   string `json:"name,omitempty"`
+	UUID string `json:"uuid,omitempty"`
+	Name string `json:"name,omitempty"`
 	// ID is its index, or GPU:INSTANCE of a MIG instance; empty in past jobs.
 	ID  string `json:"id,omitempty"`
 	GPU bool   `json:"gpu"`
@@ -157,30 +173,18 @@ type Device struct {
 	Records int64   `json:"records"`
 	// Batches are the durations of its batches.
 	Batches orchestrator.Histogram `json:"batch_durations"`
-	// Sampled is when the figures below were read; zero if never.
-	Sampled     time.Time                         `json:"sampled,omitzero"`
-	State       string                            `json:"state,omitempty"`
-	Pace        float64                           `json:"pace"`
-	Temperature gpu.Optional[int]                 `json:"temperature_c,omitzero"`
-	Utilization gpu.Optional[int]                 `json:"utilization_percent,omitzero"`
-	Memory      gpu.Optional[gpu.Memory]          `json:"memory,omitzero"`
-	Power       gpu.Optional[gpu.Watt]            `json:"power_w,omitzero"`
-	PowerLimit  gpu.Optional[gpu.Watt]            `json:"power_limit_w,omitzero"`
-	Framework   gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
-	Throttle    gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
-	Problem     string                            `json:"problem,omitempty"`
+	// Sampled is when the last sample was taken; zero if never. State is empty then.
+	Sampled time.Time `json:"sampled,omitzero"`
+	State   string    `json:"state,omitempty"`
+	orchestrator.DeviceSample
 
 	work *growth // of Records
 }
 
-// Failure is the failed records of one cause.
-type Failure struct {
-	Kind    string `json:"kind"`
-	Count   int64  `json:"count"`
-	Example string `json:"example"`
-	Line    int64  `json:"line"`
-	// Rows: Line is the number of a row.
-	Rows bool `json:"rows,omitempty"`
-	// Detail is the traceback of the first failure of that kind.
-	Detail string `json:"detail,omitempty"`
+// newDevice returns a device that was never sampled.
+func newDevice(label string) Device {
+	return Device{DeviceSample: orchestrator.DeviceSample{Device: label, Pace: 1}}
 }
+
+// Failure is the failed records of one cause, with the traceback of the first.
+type Failure = orchestrator.FailureReport

@@ -170,7 +170,7 @@ func TestMemoryIsFlat(t *testing.T) {
 				tally := chunk.Tally{Counts: chunk.Counts{Records: 90, Failed: 1}, Causes: map[string]chunk.KindStats{fmt.Sprint("batch: ", i): {Count: 1}}}
 				c.Event(orchestrator.ChunkDone{Slot: slot, First: first, Counts: tally, Total: 100_000_000, Stats: orchestrator.SegmentStats{Latency: &latency}})
 			case i%35 == 0:
-				c.Event(orchestrator.DeviceSample{Device: fmt.Sprint("GPU ", slot), Temperature: gpu.Some(60 + i%20)})
+				c.Event(orchestrator.DeviceSample{Device: fmt.Sprint("GPU ", slot), Sample: gpu.Sample{Temperature: gpu.Some(60 + i%20)}})
 			default:
 				c.Event(orchestrator.Progress{Slot: slot, Records: 1000, Total: 100_000_000, Latency: &latency})
 			}

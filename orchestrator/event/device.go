@@ -1,6 +1,10 @@
 package event
 
-import "github.com/gpurun/gpurun/gpu"
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/gpu"
+)
 
 // DeviceEvent reports a change of a device's state. Its name is the kind of event:
 // state_change, throttle, resume, critical, overheat, unseen, seen, memory_errors,
@@ -24,20 +28,14 @@ type DeviceEvent struct {
 
 // DeviceSample reports a device's health every few seconds.
 type DeviceSample struct {
-	Device      string            `json:"device"`
-	State       gpu.State         `json:"state"`
-	Pace        float64           `json:"pace"`
-	Temperature gpu.Optional[int] `json:"temperature_c,omitzero"`
-	// Slowdown is the temperature at which the card slows itself down.
-	Slowdown    gpu.Optional[int]        `json:"slowdown_c,omitzero"`
-	Utilization gpu.Optional[int]        `json:"utilization_percent,omitzero"`
-	Memory      gpu.Optional[gpu.Memory] `json:"memory,omitzero"`
-	Power       gpu.Optional[gpu.Watt]   `json:"power_w,omitzero"`
-	PowerLimit  gpu.Optional[gpu.Watt]   `json:"power_limit_w,omitzero"`
+	Device string    `json:"device"`
+	State  gpu.State `json:"state"`
+	Pace   float64   `json:"pace"`
+	// Sample has no time of its own: that of the event.
+	gpu.Sample
 	// Framework is how much device memory the kernels' framework holds, as the kernels
 	// report.
 	Framework gpu.Optional[gpu.FrameworkMemory] `json:"framework,omitzero"`
-	Throttle  gpu.Optional[gpu.Reasons]         `json:"throttle_reasons,omitzero"`
 	// Problem is why its temperature, or all of its data, is unknown.
 	Problem string `json:"problem,omitempty"`
 }
@@ -58,11 +56,10 @@ func NewDeviceEvent(e gpu.Event) DeviceEvent {
 
 // NewDeviceSample returns the health of a device.
 func NewDeviceSample(h gpu.Health) DeviceSample {
-	sample := DeviceSample{Device: h.Device.String(), State: h.State, Pace: h.Pace, Slowdown: h.Sample.Slowdown, Problem: h.Problem}
-	if !h.Stale {
-		s := h.Sample
-		sample.Temperature, sample.Utilization, sample.Memory = s.Temperature, s.Utilization, s.Memory
-		sample.Power, sample.PowerLimit, sample.Throttle, sample.Framework = s.Power, s.PowerLimit, s.Throttle, h.Framework
+	sample := DeviceSample{Device: h.Device.String(), State: h.State, Pace: h.Pace, Problem: h.Problem}
+	if sample.Slowdown = h.Sample.Slowdown; !h.Stale {
+		sample.Sample, sample.Framework = h.Sample, h.Framework
+		sample.Time = time.Time{}
 	}
 	return sample
 }

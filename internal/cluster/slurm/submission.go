@@ -46,8 +46,6 @@ type Submission struct {
 	Run *cluster.Run
 	// ArraySize is the number of tasks that an array may have; see MaxArraySize.
 	ArraySize int
-	// Command is the command that submits.
-	Command []string
 	// Out gets a line for each thing that was submitted.
 	Out io.Writer
 }
@@ -101,11 +99,6 @@ func (s *Submission) submitShards(ctx context.Context, indices []int, before que
 		return submitted
 	}
 	if err := s.record(record, stamp); err != nil {
-		return err
-	}
-	if err := s.Run.AddSubmission(cluster.Submission{
-		Created: record.Created, Engine: "slurm", Command: s.Command, Jobs: record.Jobs(), Resubmit: record.Resubmit(),
-	}); err != nil {
 		return err
 	}
 	if submitted != nil {
