@@ -1,11 +1,8 @@
 package gpu
 
 import (
-	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // Registry counts the workers on each device: a device has a capacity, in worker slots,
@@ -65,32 +62,11 @@ func (c Config) UsableMemory(total uint64) uint64 {
 	return max(usable, 1)
 }
 
-// NoSlotError means that no slot is free.
-type NoSlotError struct {
-	// Active of Capacity slots are taken on GPUs devices, of which Failed have failed.
-	Active, Capacity, GPUs, Failed int
-}
-
-// Error gives the figures.
-func (e *NoSlotError) Error() string {
-	text := fmt.Sprintf("no free slot: %d of %d are taken on %d devices", e.Active, e.Capacity, e.GPUs)
-	if e.Failed > 0 {
-		text += fmt.Sprintf(", %d of which have failed", e.Failed)
-	}
-	return text
-}
-
 // Acquire takes a slot of the least loaded device, on a tie of the one with the most
-// free memory; if names are given, only among those. It fails with a *NoSlotError if no
-// slot is free, and with a fault.Usage for an unknown name.
-func (r *Registry) Acquire(names ...string) (Device, error) {
+// free memory; if names are given, only among those. It returns false if no slot is free.
+func (r *Registry) Acquire(names ...string) (Device, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, name := range names {
-		if _, err := r.find(name); err != nil {
-			return Device{}, err
-		}
-	}
 	var best *entry
 	for _, e := range r.entries {
 		if e.active >= e.capacity || len(names) > 0 && !slices.Contains(names, e.name) {
@@ -101,117 +77,71 @@ func (r *Registry) Acquire(names ...string) (Device, error) {
 		}
 	}
 	if best == nil {
-		return Device{}, r.full()
+		return Device{}, false
 	}
 	best.active++
-	return best.device, nil
+	return best.device, true
 }
 
-func (r *Registry) full() *NoSlotError {
-	e := &NoSlotError{GPUs: len(r.entries)}
-	for _, one := range r.entries {
-		e.Active += one.active
-		e.Capacity += one.capacity
-		if one.capacity == 0 {
-			e.Failed++
-		}
-	}
-	return e
-}
-
-func (r *Registry) find(name string) (*entry, error) {
-	for _, e := range r.entries {
-		if e.name == name {
-			return e, nil
-		}
-	}
-	return nil, fault.UnknownDevice.New("unknown device %q", name)
-}
-
-// Release releases a slot. It fails with a fault.Usage if the device is unknown or none
-// of its slots is taken.
-func (r *Registry) Release(name string) error {
+// with calls use with the entry of a device; an unknown one has no slots.
+func (r *Registry) with(name string, use func(*entry)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, err := r.find(name)
-	if err != nil {
-		return err
+	for _, e := range r.entries {
+		if e.name == name {
+			use(e)
+		}
 	}
-	if e.active == 0 {
-		return fault.BadLease.New("%s has no slot to release", name)
-	}
-	e.active--
-	e.exits++
-	return nil
+}
+
+// Release releases a slot of a device, if one is taken.
+func (r *Registry) Release(name string) {
+	r.with(name, func(e *entry) {
+		if e.active > 0 {
+			e.active--
+			e.exits++
+		}
+	})
 }
 
 // Yield releases a slot if more slots of its device are taken than exist, and reports
 // whether it did: the worker that had the slot must exit, and Exited be called then.
-func (r *Registry) Yield(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, err := r.find(name)
-	if err != nil || e.capacity == 0 || e.active <= e.capacity {
-		return false
-	}
-	e.active--
-	e.leaving++
-	return true
+func (r *Registry) Yield(name string) (yielded bool) {
+	r.with(name, func(e *entry) {
+		if yielded = e.capacity > 0 && e.active > e.capacity; yielded {
+			e.active--
+			e.leaving++
+		}
+	})
+	return yielded
 }
 
 // Exited records that a worker that yielded its slot has exited.
 func (r *Registry) Exited(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e, err := r.find(name); err == nil && e.leaving > 0 {
+	r.with(name, func(e *entry) {
 		e.leaving--
 		e.exits++
-	}
+	})
 }
 
 // Exits returns how many workers of a device have exited so far.
-func (r *Registry) Exits(name string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e, err := r.find(name); err == nil {
-		return e.exits
-	}
-	return 0
+func (r *Registry) Exits(name string) (exits int) {
+	r.with(name, func(e *entry) { exits = e.exits })
+	return exits
 }
 
-// Fail removes all slots of a device, including those taken, and returns how many were
-// taken.
-func (r *Registry) Fail(name string) (released int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, err := r.find(name)
-	if err != nil {
-		return 0
-	}
-	released = e.active
-	e.capacity, e.active = 0, 0
-	return released
+// Fail removes all slots of a device, including those taken.
+func (r *Registry) Fail(name string) {
+	r.with(name, func(e *entry) { e.capacity, e.active = 0, 0 })
 }
 
-// Recover restores the slots of a failed device if the probe passes. It does not probe a
-// device that has not failed.
-func (r *Registry) Recover(name string, probe func(Device) error) error {
-	r.mu.Lock()
-	e, err := r.find(name)
-	if err != nil || e.capacity > 0 {
-		r.mu.Unlock()
-		return err
-	}
-	r.mu.Unlock() // a probe may be slow
-	if err := probe(e.device); err != nil {
-		return fmt.Errorf("%s has not recovered: %w", name, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.capacity == 0 {
-		e.capacity = e.original
-	}
-	return nil
+// Recover restores the slots of a failed device.
+func (r *Registry) Recover(name string) {
+	r.with(name, func(e *entry) {
+		if e.capacity == 0 {
+			e.capacity = e.original
+		}
+	})
 }
 
 // LowerForOOM removes one slot from a device that ran out of memory while several
@@ -219,25 +149,19 @@ func (r *Registry) Recover(name string, probe func(Device) error) error {
 // nothing while a worker still has to exit because of an earlier call, or if one has exited
 // since the computation began, when there were this many Exits: it may fit now.
 func (r *Registry) LowerForOOM(name string, exits int) (capacity int, lowered bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, err := r.find(name)
-	if err != nil {
-		return 0, false
-	}
-	if e.capacity <= 1 || e.active > e.capacity || e.leaving > 0 || e.exits != exits {
-		return e.capacity, false
-	}
-	e.capacity--
-	return e.capacity, true
+	r.with(name, func(e *entry) {
+		if lowered = e.capacity > 1 && e.active <= e.capacity && e.leaving == 0 && e.exits == exits; lowered {
+			e.capacity--
+		}
+		capacity = e.capacity
+	})
+	return capacity, lowered
 }
 
 // Shared reports whether more than one slot of a device is taken.
-func (r *Registry) Shared(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e, err := r.find(name)
-	return err == nil && e.active > 1
+func (r *Registry) Shared(name string) (shared bool) {
+	r.with(name, func(e *entry) { shared = e.active > 1 })
+	return shared
 }
 
 // Figures are a Registry's counts.

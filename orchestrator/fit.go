@@ -191,7 +191,7 @@ func (s *staff) keepSlots(n int) {
 	s.registry = gpu.NewRegistry(leaders, func(d gpu.Device) int { return capacity[d.String()] })
 	chosen := make(map[string]int)
 	for range min(n, len(s.plan.Slots)) {
-		if device, err := s.registry.Acquire(); err == nil {
+		if device, ok := s.registry.Acquire(); ok {
 			chosen[device.String()]++
 		}
 	}

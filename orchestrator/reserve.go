@@ -42,7 +42,7 @@ func (s *staff) reserveSlots() {
 		start := slot.Rank < max(1, s.resumed[slot.Key()].Workers)
 		if !start {
 			s.reserve = append(s.reserve, slot)
-			_ = s.registry.Release(slot.Key())
+			s.registry.Release(slot.Key())
 		}
 		return !start
 	})

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/orchestrator/event"
 )
 
 const (
@@ -44,12 +43,12 @@ func (f *Fleet) balance(done <-chan struct{}) {
 // share splits the rest of a worker's chunk among the idle slots, keeping one piece for
 // the worker, so that all finish together. Without idle slots the rest stays whole.
 // inFlight is the number of records the worker must finish first.
-func (f *Fleet) share(slot event.Slot, rest task, inFlight int64) ([]task, error) {
+func (f *Fleet) share(m *member, rest task, inFlight int64) ([]task, error) {
 	idle := f.queue.idle()
 	if len(idle) == 0 {
 		return []task{rest}, nil
 	}
-	own, speeds := f.roster.speeds(slot, idle, int64(f.BatchSize))
+	own, speeds := f.roster.speeds(m, idle, int64(f.BatchSize))
 	every := rest.chunk.Every(f.BatchSize, f.Window)
 	var tasks []task
 	for _, records := range shares(rest.chunk.Records, inFlight, every, own, speeds) {
@@ -58,7 +57,7 @@ func (f *Fleet) share(slot event.Slot, rest task, inFlight int64) ([]task, error
 			return append(tasks, rest), err
 		}
 		given := rest
-		given.chunk, given.notFor = piece, slot.Number+1
+		given.chunk, given.notFor = piece, m.slot.Number+1
 		tasks = append(tasks, given)
 		if rest.chunk = remainder; remainder.Records == 0 {
 			return tasks, nil

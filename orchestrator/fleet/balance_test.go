@@ -19,12 +19,12 @@ func TestEndSlowest(t *testing.T) {
 		slots []member // of 1,000 records in the last second
 		asked int      // -1: none
 	}{
-		{"the slowest", []member{{size: 1000, done: slow}, {size: 1000, done: slower}}, 1},
-		{"one at a time", []member{{size: 1000, done: slow}, {size: 1000, done: slower, endAsked: true}}, -1},
-		{"not who has handed back", []member{{size: 1000, done: slow}, {size: 1000, done: slower, ending: true}}, 0},
-		{"not who has nothing", []member{{size: 1000, done: slow}, {}}, 0},
-		{"not who is at its end", []member{{size: 1000, done: 990}}, -1},
-		{"nobody is left", []member{{size: 1000, done: slower, ending: true}}, -1},
+		{"the slowest", []member{{load: load{size: 1000, done: slow}}, {load: load{size: 1000, done: slower}}}, 1},
+		{"one at a time", []member{{load: load{size: 1000, done: slow}}, {load: load{size: 1000, done: slower}, endAsked: true}}, -1},
+		{"not who has handed back", []member{{load: load{size: 1000, done: slow}}, {load: load{size: 1000, done: slower}, ending: true}}, 0},
+		{"not who has nothing", []member{{load: load{size: 1000, done: slow}}, {}}, 0},
+		{"not who is at its end", []member{{load: load{size: 1000, done: 990}}}, -1},
+		{"nobody is left", []member{{load: load{size: 1000, done: slower}, ending: true}}, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &roster{}

@@ -25,8 +25,8 @@ func (c *crew) startAll(slots []event.Slot) {
 	for _, slot := range slots {
 		f.queue.join(slot.Key())
 	}
-	for _, slot := range slots {
-		f.scaler.Started(slot, c.start(slot))
+	for i, slot := range slots {
+		f.scaler.Started(slot, c.start(f.roster.members[i]))
 	}
 	if f.scaler != nil {
 		c.slots.Go(func() { f.scaler.Run(c.ctx) })
@@ -34,8 +34,8 @@ func (c *crew) startAll(slots []event.Slot) {
 }
 
 // start runs a slot until no work remains for it.
-func (c *crew) start(slot event.Slot) *slotRun {
-	run := newSlotRun(c.fleet, slot)
+func (c *crew) start(m *member) *slotRun {
+	run := newSlotRun(c.fleet, m)
 	c.slots.Add(1)
 	c.group.Go(func() error {
 		defer func() {
@@ -51,13 +51,13 @@ func (c *crew) start(slot event.Slot) *slotRun {
 
 // Add starts a slot while the job runs, if the registry has a place for it.
 func (c *crew) Add(slot event.Slot) (event.Slot, scaler.Worker, bool) {
-	slot, ok := c.fleet.roster.enlist(slot)
-	if !ok {
+	if _, ok := c.fleet.Registry.Acquire(slot.Key()); !ok {
 		return slot, nil, false
 	}
+	m := c.fleet.roster.join(slot)
 	c.Share(slot.SharesDevice, slot.Devices[0].Kind != gpu.CPU)
 	c.fleet.queue.join(slot.Key())
-	return slot, c.start(slot), true
+	return m.slot, c.start(m), true
 }
 
 func (c *crew) Work(of func(event.Slot) bool) scaler.Work {

@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 )
 
-// Fleet runs the slots of a job. Each of its parts has its own lock.
+// Fleet runs the slots of a job.
 type Fleet struct {
 	Options
 	queue    *queue  // what is to be computed
@@ -29,23 +31,18 @@ type Fleet struct {
 	crew     *crew
 	scaler   *scaler.Scaler // nil: the number of workers is fixed
 	tuned    *tunedSizes
-	// assignments counts the tasks that were given to workers: a number is its ID.
-	assignments atomic.Int64
-
-	stall        stall
-	searchNotice sync.Once // that a whole batch failed
-	// blamelessNotice is that a batch failed although none of its records does.
-	blamelessNotice sync.Once
-	warnings        warnings
-	stuck           stuckList
+	numbers  atomic.Int64 // of tasks and folders, each used once
+	answered atomic.Bool  // the kernel has responded: a batch has finished, successfully or not
+	notices  notices
 }
 
 // New returns a fleet that has not started.
 func New(o Options) *Fleet {
 	f := &Fleet{
-		Options: o, queue: newQueue(o.Source), roster: newRoster(o.Registry, o.HandBack, o.Lane.Logged), ledger: newLedger(o),
-		suspects: newSuspects(), leader: newLayoutLeader(), tuned: newTunedSizes(o.TunedFile),
+		Options: o, queue: newQueue(o.Source), roster: newRoster(o.Registry, o.HandBack, o.Lane.Logged),
+		leader: newLayoutLeader(o), tuned: newTunedSizes(o.TunedFile),
 	}
+	f.ledger, f.suspects, f.crew = newLedger(o, f.roster), newSuspects(f), &crew{fleet: f}
 	f.queue.check = o.Check
 	f.monitor = &deviceMonitor{roster: f.roster, emit: o.Emit}
 	for _, slot := range o.Slots {
@@ -54,7 +51,6 @@ func New(o Options) *Fleet {
 	if o.Stagger {
 		f.stagger = newStagger()
 	}
-	f.crew = &crew{fleet: f}
 	if o.Scaling != nil {
 		scaling := *o.Scaling
 		scaling.Cores, scaling.Emit = o.Process.Cores, o.Emit
@@ -102,6 +98,36 @@ func (f *Fleet) Reason() *fault.Error { return f.state.reason() }
 func (f *Fleet) Unfinished() bool        { return f.queue.unfinished() }
 func (f *Fleet) Exhausted() *fault.Error { return f.roster.exhausted() }
 
+// Stuck returns the processes that cannot be killed.
+func (f *Fleet) Stuck() []proc.Stuck { return f.roster.stuck() }
+
+// Total returns the number of records, -1 while unknown.
+func (f *Fleet) Total() int64 { return f.ledger.total() }
+
+// SetAppended records what the output contains.
+func (f *Fleet) SetAppended(tally chunk.Tally) { f.ledger.setAppended(tally) }
+
+// Report is what a fleet has done.
+type Report struct {
+	Totals
+	Tally    chunk.Tally // what was delivered, including earlier runs
+	Appended chunk.Tally // the part of it that was in the output after the last commit
+	Workers  []event.WorkerReport
+	Scaling  []event.ScalingReport
+	Health   []gpu.Health // of the GPUs that were monitored
+	Opened   time.Time    // when the first kernel was open; zero if none was
+}
+
+// Close returns the report of an ended job, which leaves answers in its logs.
+func (f *Fleet) Close(answers int64) Report {
+	r := f.ledger.close(answers)
+	r.Scaling = f.scaler.Report()
+	if f.monitor.monitor != nil {
+		r.Health = f.monitor.monitor.Status()
+	}
+	return r
+}
+
 // Drain asks every worker to end at its next batch boundary, or without the batches in
 // flight if those take longer than the timeout. why is nil for a request.
 func (f *Fleet) Drain(why *fault.Error, timeout time.Duration) {
@@ -110,11 +136,11 @@ func (f *Fleet) Drain(why *fault.Error, timeout time.Duration) {
 	}
 	f.Emit(event.Stopping{Drain: timeout})
 	f.queue.close()
-	for _, w := range f.roster.workers() {
+	for _, w := range f.roster.workers(everyone) {
 		w.Send(wire.Message{Stop: &wire.Stop{Job: true, Drain: timeout}})
 	}
 	time.AfterFunc(timeout+drainGrace, func() { // chunks that have not ended go back unchanged
-		for _, w := range f.roster.computing() {
+		for _, w := range f.roster.workers(computing) {
 			w.Abandon()
 		}
 	})
@@ -132,7 +158,7 @@ func (f *Fleet) Stop(why *fault.Error) {
 
 // EndChunks makes every worker end its chunks at the next batch boundary.
 func (f *Fleet) EndChunks() {
-	for _, w := range f.roster.workers() {
+	for _, w := range f.roster.workers(everyone) {
 		w.EndChunk()
 	}
 }
@@ -182,7 +208,7 @@ func (f *Fleet) awaitResume(ctx context.Context) {
 // batch boundary, and waits for all of them or for the end of ctx. It must not run twice at a
 // time: responses carry no number.
 func (f *Fleet) Trim(ctx context.Context) []event.Trimmed {
-	workers := f.roster.workers()
+	workers := f.roster.workers(everyone)
 	results := make([]event.Trimmed, len(workers))
 	var all sync.WaitGroup
 	for i, w := range workers {
@@ -190,4 +216,73 @@ func (f *Fleet) Trim(ctx context.Context) []event.Trimmed {
 	}
 	all.Wait()
 	return results
+}
+
+// release delivers the segments that may be committed. If the kernel fails on everything, the
+// job stops instead: what is being computed is useless. end: all workers are done, and the
+// evidence about the kernel is complete.
+func (f *Fleet) release(ctx context.Context, end bool) {
+	segments, why := f.ledger.release(end, !f.state.running())
+	if why != nil {
+		f.Stop(why)
+		return
+	}
+	f.Deliver(ctx, segments)
+}
+
+// checkFailures drains the job when more records failed than the user allows. Those of
+// earlier runs do not count: a user who resumes has seen them.
+func (f *Fleet) checkFailures() {
+	if f.Halt == nil {
+		return
+	}
+	done, before := f.ledger.done(), f.Before
+	if len(gpusOf(f.Slots)) > 1 { // those in progress may be a device's fault
+		done = f.ledger.finished()
+	}
+	failed, records := done.Failed-before.Failed, done.Records-before.Records
+	if f.Halt(failed, records, f.ledger.total()) {
+		f.Drain(fault.LimitReached.New("stopped because %d of %d records failed", failed, records).Set("halt"), f.DrainTimeout)
+	}
+}
+
+// chunkDone reports a segment that is booked, and releases its input. ahead and held are what
+// its slot has besides, as in [event.ChunkDone].
+func (f *Fleet) chunkDone(r result, ahead, held int64) {
+	slot, segment := r.member.slot, r.done.Segment
+	job, answers := f.ledger.counts()
+	f.Emit(event.ChunkDone{
+		Slot: slot.Number, Device: slot.Name, First: r.task.chunk.First, Counts: segment.Tally,
+		Job: job, Answers: answers, Ahead: ahead, Held: held, Computed: r.member.computedRecords(),
+		Total: f.ledger.total(), Estimate: f.ledger.estimate(), Stats: event.NewSegmentStats(r.done.Stats), Usage: f.Usage(),
+	})
+	finished := r.task.chunk
+	finished.Records = segment.Tally.Records
+	f.Source.Release(finished)
+}
+
+// maxWarnings bounds the notices that kernels cause; the workers' logs have all of them.
+const maxWarnings = 5
+
+// warn shows what a kernel has to report although no record fails.
+func (f *Fleet) warn(slot event.Slot, list []string) {
+	for _, text := range list {
+		if f.notices.warnings.Load() < maxWarnings && f.notices.isNew(fault.Shape(text)) {
+			f.notices.warnings.Add(1)
+			f.Emit(event.Notice{Text: slot.Name + ": warning: " + text})
+		}
+	}
+}
+
+// notices are what the user is shown once, by a name or, for the warnings of kernels, by their
+// shape: workers that warn of the same thing are one notice.
+type notices struct {
+	shown    sync.Map
+	warnings atomic.Int32
+}
+
+// isNew reports whether a notice is to be shown, and notes that it is.
+func (n *notices) isNew(what string) bool {
+	_, shown := n.shown.LoadOrStore(what, true)
+	return !shown
 }

@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"path/filepath"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -29,7 +31,7 @@ func (f *Fleet) giveUp(ctx context.Context, t task, why *fault.Error) (segment c
 // writeAnswers lets a worker without a kernel and a device write a chunk that is given up: only
 // workers turn answers into lines.
 func (f *Fleet) writeAnswers(ctx context.Context, t task, why *fault.Error) (chunk.Segment, error) {
-	w, err := f.Process.Start(fmt.Sprintf("give-up-%d", f.assignments.Add(1)), func(setup *wire.Setup) {
+	w, err := f.Process.Start(fmt.Sprintf("give-up-%d", f.numbers.Add(1)), func(setup *wire.Setup) {
 		setup.GiveUp, setup.Fetch, setup.Proven = why, wire.Fetch{}, nil
 	})
 	if err != nil {
@@ -48,7 +50,7 @@ func (f *Fleet) writeAnswers(ctx context.Context, t task, why *fault.Error) (chu
 			w.Kill()
 			return chunk.Segment{}, message.Failed.Fault
 		case message.Layout != nil:
-			if e := f.answerLayout(ctx, w, t.chunk.First, *message.Layout); e != nil {
+			if e := f.leader.answer(ctx, w, t.chunk.First, *message.Layout); e != nil {
 				w.Kill()
 				return chunk.Segment{}, e
 			}
@@ -57,4 +59,11 @@ func (f *Fleet) writeAnswers(ctx context.Context, t task, why *fault.Error) (chu
 			return message.Done.Segment, nil
 		}
 	}
+}
+
+// partPath returns a path for a part that contains its first record's number and is
+// unique, so that no two attempts, including those of earlier runs, write to the same
+// file.
+func (f *Fleet) partPath(t task) string {
+	return filepath.Join(f.Parts, fmt.Sprintf("%012d-%08x", t.chunk.First, rand.Uint32()))
 }

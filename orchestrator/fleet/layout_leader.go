@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/process"
@@ -17,13 +18,18 @@ const layoutWait = 10 * time.Second
 // so that it does not depend on which worker is faster: the results of others wait for it,
 // until it has ended or takes too long.
 type layoutLeader struct {
+	decide func(columns.Layout) (columns.Layout, *fault.Error)
+	known  <-chan struct{} // closed once it is decided; nil for a job without columns
+
 	mu    sync.Mutex
 	begun bool
 	first int64         // record of the task
 	over  chan struct{} // closed when the task has ended
 }
 
-func newLayoutLeader() *layoutLeader { return &layoutLeader{over: make(chan struct{})} }
+func newLayoutLeader(o Options) *layoutLeader {
+	return &layoutLeader{decide: o.Layout, known: o.LayoutKnown, over: make(chan struct{})}
+}
 
 // begin notes a task that begins with a record. The caller must call ended when it ends.
 func (l *layoutLeader) begin(first int64) (ended func()) {
@@ -52,7 +58,7 @@ func (l *layoutLeader) isOver() bool {
 
 // await returns when a task that begins with a record may decide the layout, or when that is
 // known.
-func (l *layoutLeader) await(ctx context.Context, first int64, known <-chan struct{}) {
+func (l *layoutLeader) await(ctx context.Context, first int64) {
 	l.mu.Lock()
 	leads := l.first == first
 	l.mu.Unlock()
@@ -62,20 +68,20 @@ func (l *layoutLeader) await(ctx context.Context, first int64, known <-chan stru
 	timer := time.NewTimer(layoutWait)
 	defer timer.Stop()
 	select {
-	case <-known:
+	case <-l.known:
 	case <-l.over:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
 
-// answerLayout answers a worker's proposal. Its task begins with record first.
-func (f *Fleet) answerLayout(ctx context.Context, w *process.Worker, first int64, proposal wire.Layout) *fault.Error {
-	if f.LayoutKnown == nil {
+// answer answers a worker's proposal. Its task begins with record first.
+func (l *layoutLeader) answer(ctx context.Context, w *process.Worker, first int64, proposal wire.Layout) *fault.Error {
+	if l.known == nil {
 		return fault.Bug.Of(fault.Worker, "bug: a worker proposed a layout for a job without columns")
 	}
-	f.leader.await(ctx, first, f.LayoutKnown)
-	fixed, err := f.Layout(proposal.Layout)
+	l.await(ctx, first)
+	fixed, err := l.decide(proposal.Layout)
 	if err != nil {
 		return err
 	}

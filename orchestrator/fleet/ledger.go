@@ -6,7 +6,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -14,19 +13,18 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/event"
 )
 
-// ledger records what has become of the job's records: committed, finished but held back
-// until the judge has ruled on the kernel, or in progress.
+// ledger records what has become of the job's records: committed, or finished but held back
+// until the judge has ruled on the kernel. Those in progress are what the slots' workers have.
 type ledger struct {
 	source *input.Source // it knows the total, or about
+	roster *roster
+	mu     *sync.Mutex // the roster's
 
-	mu       sync.Mutex
 	totals   Totals
-	tally    chunk.Tally          // of everything that may be committed
-	appended chunk.Tally          // the part of tally that was in the output after the last commit
-	held     []chunk.Segment      // finished, but not to be committed yet
-	live     map[int]chunk.Counts // of the chunks in progress, of each slot together
-	kept     map[int]int64        // records of each slot that its loss does not cost
-	reached  int64                // booked or kept at some time: logs outlive workers
+	tally    chunk.Tally     // of everything that may be committed
+	appended chunk.Tally     // the part of tally that was in the output after the last commit
+	held     []chunk.Segment // finished, but not to be committed yet
+	reached  int64           // booked or kept at some time: logs outlive workers
 	kernel   judge.Case
 	computed *chunk.Chunk // starts with a record that the kernel has computed
 }
@@ -40,11 +38,8 @@ type Totals struct {
 	Sick         []event.SickDevice
 }
 
-func newLedger(o Options) *ledger {
-	l := &ledger{
-		source: o.Source, live: make(map[int]chunk.Counts), kept: make(map[int]int64),
-		tally: o.Before.Clone(), reached: o.Before.Records + o.Answers, kernel: o.Case,
-	}
+func newLedger(o Options, r *roster) *ledger {
+	l := &ledger{source: o.Source, roster: r, mu: &r.mu, tally: o.Before.Clone(), reached: o.Before.Records + o.Answers, kernel: o.Case}
 	l.kernel.Await(len(o.Slots))
 	return l
 }
@@ -66,16 +61,26 @@ func (l *ledger) estimate() int64 {
 	return l.source.Estimate()
 }
 
-// done counts the finished records of the whole job, including those of chunks in
-// progress.
-func (l *ledger) done() chunk.Counts {
+// counts counts the finished records of the whole job, including those of chunks in progress,
+// and those that are not done but have an answer. Answers that an earlier run or a lost worker
+// has logged count at once, although workers import them one by one.
+func (l *ledger) counts() (done chunk.Counts, answers int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	counts := l.booked()
-	for _, live := range l.live {
-		counts.Add(live)
+	done = l.booked()
+	kept := done.Records
+	for _, m := range l.roster.members {
+		done.Add(m.load.counts)
+		kept += m.load.kept
 	}
-	return counts
+	l.reached = max(l.reached, kept)
+	return done, max(0, l.reached-done.Records)
+}
+
+// done is counts without the answers.
+func (l *ledger) done() chunk.Counts {
+	done, _ := l.counts()
+	return done
 }
 
 // finished counts the records of finished chunks.
@@ -85,7 +90,7 @@ func (l *ledger) finished() chunk.Counts {
 	return l.booked()
 }
 
-// booked is finished for a caller that holds l.mu.
+// booked is finished for a caller that holds the lock.
 func (l *ledger) booked() chunk.Counts {
 	counts := l.tally.Counts
 	for _, s := range l.held {
@@ -101,65 +106,46 @@ func (l *ledger) hasResults() bool {
 	return l.kernel.Exempt || done.Succeeded+done.Dropped > 0
 }
 
-// answered counts the records that are not done but have an answer. Those that an earlier run
-// or a lost worker has logged count at once, although workers import them one by one.
-func (l *ledger) answered() int64 {
-	done := l.done()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.booked().Records
-	for _, kept := range l.kept {
-		n += kept
-	}
-	l.reached = max(l.reached, n)
-	return max(0, l.reached-done.Records)
-}
-
 // progress records how far a slot's chunks have come.
-func (l *ledger) progress(slot int, counts chunk.Counts, kept int64, latency *histogram.Histogram) {
+func (l *ledger) progress(m *member, has load, p wire.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live[slot], l.kept[slot] = counts, kept
-	l.totals.addLatency(latency)
+	m.measured(has, p)
+	l.totals.addLatency(p.Latency)
 }
 
-// withdraw forgets the progress of a slot whose worker has exited: what was not finished
-// is computed again.
-func (l *ledger) withdraw(slot int) {
+// finish takes the result of a slot's task, unless it is suspended. Its segment is held until
+// release. has is what the slot's worker has besides. tuned: it does not search for its batch
+// size.
+func (l *ledger) finish(m *member, has load, done result, suspended bool) (tuned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.live, slot)
-	delete(l.kept, slot)
+	m.finish(done.done, has)
+	if !suspended {
+		l.add(done)
+	}
+	return !m.tuning
 }
 
-// finish takes the result of a slot's task. Its segment is held until release. live are the
-// counts of the slot's other chunks, and kept what its loss does not cost of those.
-func (l *ledger) finish(slot int, t task, done wire.Done, live chunk.Counts, kept int64) {
+// book takes the result of a task that was suspended.
+func (l *ledger) book(done result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.live[slot], l.kept[slot] = live, kept
-	l.add(t, done)
+	l.add(done)
 }
 
-// book takes the result of a task whose slot has gone on.
-func (l *ledger) book(t task, done wire.Done) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.add(t, done)
-}
-
-// add is book for a caller that holds l.mu.
-func (l *ledger) add(t task, done wire.Done) {
-	l.totals.Nulls += done.Stats.Nulls
-	l.totals.Cost += done.Stats.Cost
-	l.totals.Padded += done.Stats.Padded
-	l.totals.addLatency(done.Stats.Latency)
-	counts := done.Segment.Tally.Counts
-	if l.computed == nil && counts.Failed == 0 && counts.Records > 0 && l.source.Stays(t.chunk) {
-		l.computed = &t.chunk
+// add is book for a caller that holds the lock.
+func (l *ledger) add(r result) {
+	stats, counts := r.done.Stats, r.done.Segment.Tally.Counts
+	l.totals.Nulls += stats.Nulls
+	l.totals.Cost += stats.Cost
+	l.totals.Padded += stats.Padded
+	l.totals.addLatency(stats.Latency)
+	if l.computed == nil && counts.Failed == 0 && counts.Records > 0 && l.source.Stays(r.task.chunk) {
+		l.computed = &r.task.chunk
 	}
 	if counts.Records > 0 {
-		l.held = append(l.held, done.Segment)
+		l.held = append(l.held, r.done.Segment)
 	}
 }
 
@@ -237,34 +223,16 @@ func (l *ledger) proof() *chunk.Chunk {
 	return l.computed
 }
 
-// Total returns the number of records, -1 while unknown.
-func (f *Fleet) Total() int64 { return f.ledger.total() }
-
-// SetAppended records what the output contains.
-func (f *Fleet) SetAppended(tally chunk.Tally) { f.ledger.setAppended(tally) }
-
-// Report is what a fleet has done.
-type Report struct {
-	Totals
-	Tally    chunk.Tally // what was delivered, including earlier runs
-	Appended chunk.Tally // the part of it that was in the output after the last commit
-	Workers  []event.WorkerReport
-	Scaling  []event.ScalingReport
-	Health   []gpu.Health // of the GPUs that were monitored
-	Opened   time.Time    // when the first kernel was open; zero if none was
-}
-
-// Close returns the report of an ended job, which leaves answers in its logs.
-func (f *Fleet) Close(answers int64) Report {
-	l := f.ledger
+// close ends the ledger of a job, which leaves answers in its logs.
+func (l *ledger) close(answers int64) (r Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.live)
-	clear(l.kept)
 	l.held, l.reached = nil, l.tally.Records+answers
-	r := Report{Totals: l.totals, Tally: l.tally, Appended: l.appended, Workers: f.roster.reports(), Scaling: f.scaler.Report(), Opened: f.roster.openedAt}
-	if f.monitor.monitor != nil {
-		r.Health = f.monitor.monitor.Status()
+	r = Report{Totals: l.totals, Tally: l.tally, Appended: l.appended, Opened: l.roster.opened}
+	for _, m := range l.roster.members {
+		m.load = load{}
+		m.report.Close(time.Now())
+		r.Workers = append(r.Workers, m.report)
 	}
 	return r
 }

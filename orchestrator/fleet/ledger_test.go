@@ -24,7 +24,33 @@ func counted(t *testing.T, records int64) *input.Source {
 
 // testLedger is that of a job of 1,000 records with two slots and batches of 10.
 func testLedger(t *testing.T) *ledger {
-	return newLedger(Options{Source: counted(t, 1000), Case: judge.Case{BatchSize: 10}, Slots: []event.Slot{{Number: 0}, {Number: 1}}})
+	return ledgerOf(Options{Source: counted(t, 1000), Case: judge.Case{BatchSize: 10}, Slots: []event.Slot{{}, {}}})
+}
+
+// ledgerOf is the ledger of a job whose slots have joined.
+func ledgerOf(o Options) *ledger {
+	r := newRoster(nil, 0, false)
+	for _, slot := range o.Slots {
+		r.join(slot)
+	}
+	return newLedger(o, r)
+}
+
+// has records what the worker of a slot has done, and what its loss would not cost.
+func (l *ledger) has(slot int, counts chunk.Counts, kept int64) {
+	l.progress(l.roster.members[slot], load{counts: counts, kept: kept}, wire.Progress{})
+}
+
+// answered counts the answers.
+func (l *ledger) answered() int64 {
+	_, answers := l.counts()
+	return answers
+}
+
+// finishes takes a segment of a slot whose worker has further answers.
+func (l *ledger) finishes(slot int, counts chunk.Counts, kept int64) {
+	m := l.roster.members[slot]
+	l.finish(m, load{kept: kept}, result{member: m, done: segmentOf(counts)}, false)
 }
 
 func segmentOf(counts chunk.Counts) wire.Done {
@@ -35,16 +61,15 @@ func segmentOf(counts chunk.Counts) wire.Done {
 // before and after another worker imports it.
 func TestLoggedAnswersOutliveWorkers(t *testing.T) {
 	l := testLedger(t)
-	if l.progress(0, chunk.Counts{Records: 10}, 0, nil); l.answered() != 0 {
+	if l.has(0, chunk.Counts{Records: 10}, 0); l.answered() != 0 {
 		t.Error("a kernel that computes batches has answers")
 	}
-	if l.withdraw(0); l.answered() != 0 {
+	if l.roster.members[0].exited(0, nil); l.answered() != 0 {
 		t.Error("a lost worker of a kernel that computes batches leaves answers")
 	}
-	f := &Fleet{ledger: newLedger(Options{
+	l = ledgerOf(Options{
 		Source: counted(t, 1000), Slots: []event.Slot{{}}, Before: chunk.Tally{Counts: chunk.Counts{Records: 100}}, Answers: 50,
-	}), roster: &roster{}, monitor: &deviceMonitor{}}
-	l = f.ledger
+	})
 	want := func(when string, answers int64) {
 		t.Helper()
 		if got := l.answered(); got != answers {
@@ -52,17 +77,17 @@ func TestLoggedAnswersOutliveWorkers(t *testing.T) {
 		}
 	}
 	want("resumed", 50)
-	l.progress(0, chunk.Counts{Records: 10}, 30, nil)
+	l.has(0, chunk.Counts{Records: 10}, 30)
 	want("imported in part", 40)
-	l.progress(0, chunk.Counts{Records: 10}, 210, nil)
+	l.has(0, chunk.Counts{Records: 10}, 210)
 	want("computed", 200)
-	l.withdraw(0)
+	l.roster.members[0].exited(0, nil)
 	want("the worker is lost", 210)
-	l.progress(0, chunk.Counts{}, 180, nil)
+	l.has(0, chunk.Counts{}, 180)
 	want("another imports", 210)
-	l.finish(0, task{}, segmentOf(chunk.Counts{Records: 30, Succeeded: 30}), chunk.Counts{}, 220)
+	l.finishes(0, chunk.Counts{Records: 30, Succeeded: 30}, 220)
 	want("a segment is finished", 220)
-	f.Close(215)
+	l.close(215)
 	want("stopped", 215)
 }
 
@@ -77,19 +102,19 @@ func TestLedgerCountsEveryRecordOnce(t *testing.T) {
 			t.Errorf("%s: %d done, %d segments held", when, done.Records, len(l.held))
 		}
 	}
-	l.progress(0, chunk.Counts{Records: 10, Failed: 10}, 0, nil)
-	l.progress(1, chunk.Counts{Records: 5, Failed: 5}, 0, nil)
+	l.has(0, chunk.Counts{Records: 10, Failed: 10}, 0)
+	l.has(1, chunk.Counts{Records: 5, Failed: 5}, 0)
 	want("in progress", 15, 0)
-	l.withdraw(1)
+	l.roster.members[1].exited(0, nil)
 	want("one worker lost", 10, 0)
 	l.hear(0, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 20})
-	l.finish(0, task{}, segmentOf(failed), chunk.Counts{}, 0)
+	l.finishes(0, failed, 0)
 	want("finished", 20, 1)
 	if released, why := l.release(false, false); released != nil || why != nil {
 		t.Errorf("the other worker has not reported, but %v is released, stopped by %v", released, why)
 	}
-	l.progress(1, chunk.Counts{Records: 5, Succeeded: 5}, 0, nil)
-	l.finish(1, task{}, segmentOf(chunk.Counts{Records: 30, Succeeded: 30}), chunk.Counts{}, 0)
+	l.has(1, chunk.Counts{Records: 5, Succeeded: 5}, 0)
+	l.finishes(1, chunk.Counts{Records: 30, Succeeded: 30}, 0)
 	want("both finished", 50, 2)
 	if released, why := l.release(false, false); len(released) != 2 || why != nil {
 		t.Errorf("a record succeeded, but %d segments are released, stopped by %v", len(released), why)
@@ -109,7 +134,7 @@ func TestLedgerStopsAJobThatFailsEntirely(t *testing.T) {
 	} {
 		l := testLedger(t)
 		l.hear(0, &judge.First{Failed: fault.New(fault.Batch, "KeyError"), Records: 20})
-		l.finish(0, task{}, segmentOf(chunk.Counts{Records: 20, Failed: 20}), chunk.Counts{}, 0)
+		l.finishes(0, chunk.Counts{Records: 20, Failed: 20}, 0)
 		last(l)
 		if released, why := l.release(false, false); released != nil || fault.KindOf(why) != fault.Incompatible {
 			t.Errorf("%s: %d segments are released, stopped by %v", name, len(released), why)

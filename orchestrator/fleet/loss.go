@@ -11,48 +11,46 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/event"
 )
 
-// handleLoss decides what a lost worker means for its task, its device and the job.
-// reported: the worker itself reported the cause. A worker that vanished may have been
-// killed by a record.
+// handleLoss decides what a lost worker means for its task, its device and the job. t is nil
+// if it had none. reported: the worker itself reported the cause. A worker that vanished may
+// have been killed by a record.
 func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
+	requeue := func() {
+		if t != nil {
+			s.fleet.queue.giveBack(*t)
+		}
+	}
 	if s.fleet.suspects.isSick(s.slot.Key()) {
 		if t != nil {
 			t.tried = addDevice(t.tried, s.slot.Key())
-			s.fleet.queue.giveBack(*t)
 		}
+		requeue()
 		return true, nil
 	}
 	if e.Kind == fault.Stopped { // the kernel asks for it: nothing is wrong with the worker
 		s.fleet.Drain(e, s.fleet.DrainTimeout)
 		e = fault.Interrupted.New("%s", e.Message)
 	}
-	if by := s.fleet.roster.retiredBy(s.slot); by != nil && e.Kind == fault.Worker { // we killed it
+	if by := s.member.retiredBy(); by != nil && e.Kind == fault.Worker { // we killed it
 		e = by
 	}
 	if t != nil && e.Kind == fault.Device && e.Sign == fault.Text {
 		e = s.doubt(t, e)
 	}
-	if held := heldBy(s.stuck); held != nil && new(judge.Losses).React(e.Kind, s.opened, time.Now()) == judge.Restart {
+	if held := s.member.heldBy(); held != nil && new(judge.Losses).React(e.Kind, s.opened, time.Now()) == judge.Restart {
 		e = held // another worker would get a device that is in use
 	}
 	action := s.losses.React(e.Kind, s.opened, time.Now())
 	if reported && t != nil && e.Kind == fault.Incompatible { // the open kernel breaks its contract
 		action = judge.GiveUpJob
 	}
-	if action == judge.GiveUpJob || action == judge.Leave {
-		if t != nil {
-			s.fleet.queue.giveBack(*t)
-		}
-		if action == judge.Leave {
-			return true, nil
-		}
+	switch {
+	case action == judge.GiveUpJob:
+		requeue()
 		return false, e
-	}
-	if !s.fleet.state.running() { // the task is not retried in this run, and no record is to blame yet
-		if t != nil {
-			s.fleet.queue.giveBack(*t)
-		}
+	case action == judge.Leave, !s.fleet.state.running(): // the task is not retried in this run, and no record is to blame yet
+		requeue()
 		return true, nil
 	}
 	retired = action == judge.Retire
@@ -76,18 +74,19 @@ func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, repor
 
 // reportLoss records and reports a lost worker.
 func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
-	s.fleet.roster.lost(s.slot, e, retired)
+	s.member.lost(e, retired)
 	s.fleet.ledger.excuse(s.slot.Number, retired)
+	job, answers := s.fleet.ledger.counts()
 	lost := event.WorkerLost{
 		Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired,
-		NeedsReset: retired && s.fleet.roster.needsReset(s.slot), Job: s.fleet.ledger.done(), Answers: s.fleet.ledger.answered(),
+		NeedsReset: retired && s.member.needsReset(), Job: job, Answers: answers,
 	}
 	if !s.useful {
 		s.vain++
 	}
 	if s.promised = false; retired && !lost.NeedsReset && s.fleet.queue.continues(s.useful) {
 		lost.RetryAfter = judge.ProbeAfter(s.fleet.FirstProbe, s.probes+s.vain)
-		s.promised = s.useful && s.fleet.roster.hasOpened() // otherwise the kernel may open nowhere
+		s.promised = s.useful && !s.fleet.roster.openedAt().IsZero() // otherwise the kernel may open nowhere
 		s.useful = false
 	}
 	s.fleet.Emit(lost)
@@ -97,14 +96,12 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 // a chunk of which it has computed nothing.
 func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 	key := s.slot.Key()
-	d := judge.Doubt{
-		Confirmed: s.fleet.roster.retiredBy(s.slot) != nil,
-		Again:     slices.Contains(t.doubted, key),
-		Last:      len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0,
-	}
+	again := slices.Contains(t.doubted, key)
 	t.doubted = addDevice(t.doubted, key)
-	d.Devices = len(t.doubted)
-	switch d.Cause() {
+	switch (judge.Doubt{
+		Confirmed: s.member.retiredBy() != nil, Devices: len(t.doubted), Again: again,
+		Last: len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0,
+	}).Cause() {
 	case judge.DeviceLost:
 		return e
 	case judge.RecordsFault:
@@ -122,7 +119,7 @@ func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless b
 	}
 	t.tried = addDevice(t.tried, s.slot.Key())
 	if t.probe != nil && !blameless {
-		s.fleet.rule(ctx, s.slot, t, true)
+		s.fleet.suspects.rule(ctx, s.slot.Key(), t, true)
 		s.fleet.queue.giveBack()
 		return nil
 	}
@@ -154,31 +151,15 @@ func addDevice(list []string, device string) []string {
 // workers share: this worker leaves for good before the record is retried. It reports
 // whether the device was shared. exits is how many of its workers had exited before.
 func (s *slotRun) makeRoom(ctx context.Context, exits int) bool {
-	key := s.slot.Key()
-	if !s.fleet.roster.registry.Shared(key) {
+	key, registry := s.slot.Key(), s.fleet.Registry
+	if !registry.Shared(key) {
 		return false
 	}
-	capacity, lowered := s.fleet.roster.registry.LowerForOOM(key, exits)
-	if lowered {
+	if capacity, lowered := registry.LowerForOOM(key, exits); lowered {
 		s.fleet.Emit(event.Notice{Text: fmt.Sprintf("%s: a record did not fit in memory next to another worker; from now on at most %d at a time", key, capacity)})
 	}
-	if s.fleet.roster.registry.Yield(key) {
-		s.leave(ctx)
+	if registry.Yield(key) {
+		s.leave(ctx, false)
 	}
 	return true
-}
-
-// leave removes the slot, which has no place in the registry any more, from the job. The caller
-// must report it, after the results of its worker.
-func (s *slotRun) leave(ctx context.Context) {
-	s.left = true
-	s.release(ctx)
-	s.fleet.roster.registry.Exited(s.slot.Key())
-	s.fleet.roster.leave(s.slot)
-	s.fleet.ledger.excuse(s.slot.Number, true)
-	s.fleet.queue.leave(s.slot.Key())
-}
-
-func (s *slotRun) reportLeft() {
-	s.fleet.Emit(event.WorkerLeft{Slot: s.slot.Number, Device: s.slot.Name, Job: s.fleet.ledger.done(), Answers: s.fleet.ledger.answered()})
 }

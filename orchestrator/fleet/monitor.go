@@ -31,7 +31,7 @@ type deviceMonitor struct {
 // start watches the job's GPUs until ctx ends. The returned function waits for the end.
 func (m *deviceMonitor) start(ctx context.Context, o Options) (wait func(), err error) {
 	var all sync.WaitGroup
-	devices := m.roster.gpus()
+	devices := gpusOf(o.Slots)
 	if len(devices) == 0 {
 		return all.Wait, nil
 	}
@@ -42,6 +42,18 @@ func (m *deviceMonitor) start(ctx context.Context, o Options) (wait func(), err 
 	}
 	all.Go(func() { m.watchDriver(ctx, devices, o.Devices) })
 	return all.Wait, nil
+}
+
+// gpusOf returns the distinct GPUs of slots.
+func gpusOf(slots []event.Slot) (devices []gpu.Device) {
+	for _, slot := range slots {
+		for _, d := range slot.Devices {
+			if d.Kind == gpu.GPU && !slices.ContainsFunc(devices, func(other gpu.Device) bool { return d.String() == other.String() }) {
+				devices = append(devices, d)
+			}
+		}
+	}
+	return devices
 }
 
 // sample starts sampling the GPUs.
@@ -97,7 +109,7 @@ func (m *deviceMonitor) takeEvent(e gpu.Event) {
 	default:
 		return
 	}
-	for _, w := range m.roster.workersOn(e.Device) {
+	for _, w := range m.roster.workers(on(e.Device)) {
 		w.EndChunk()
 	}
 }

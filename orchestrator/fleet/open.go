@@ -19,34 +19,20 @@ import (
 func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	ctx, cancel := s.fleet.queue.whileOpen(abortCtx)
 	defer cancel()
-	go func() {
-		select {
-		case <-s.dismissed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel = until(ctx, s.dismissed)
+	defer cancel()
 	s.staggerDone = s.fleet.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.Interrupted.New("nothing left to do")
 	}
-	setup := s.fleet.Process.Setup()
-	setup.Device = s.slot.Device()
-	s.fleet.tuned.apply(s.slot, &setup)
-	if records := &setup.Records; s.fleet.scaler != nil && s.slot.Added && records.AutoBatch {
-		// It starts with what the search of an earlier worker has found: two searches on one device
-		// would disturb each other.
-		found := s.fleet.roster.work(s.slot.SharesDevice).BatchSize
-		records.BatchSize, records.AutoBatch = cmp.Or(found, records.BatchSize), false
-	}
-	s.poolKey, s.loaded = process.Key(setup, s.slot.Pin), nil
-	started := time.Now()
-	if kept := s.fleet.Pool.Take(s.poolKey, wire.Renew{Figures: setup.Figures, Spend: setup.Spend}); kept != nil {
-		s.fleet.monitor.hold(s.slot)
-		s.adopt(kept)
-		loaded := s.loaded
-		s.loaded = nil
-		return s.ready(loaded, started)
+	setup := s.setup()
+	key, started := process.Key(setup, s.slot.Pin), time.Now()
+	s.fleet.monitor.hold(s.slot)
+	if kept := s.fleet.Pool.Take(key, wire.Renew{Figures: setup.Figures, Spend: setup.Spend}); kept != nil {
+		// Its kernel is open, and its first records were judged in the job that opened it.
+		s.begin(key, kept.Worker)
+		s.fleet.ledger.hear(s.slot.Number, &judge.First{})
+		return s.ready(kept.Sources, started)
 	}
 	var err error
 	if setup.SocketDir, err = s.socketDir(); err != nil {
@@ -58,7 +44,6 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 			setup.Proven = &located
 		}
 	}
-	s.fleet.monitor.hold(s.slot)
 	worker, err := process.Start(process.Spec{
 		Binary: s.fleet.Process.Binary, Label: s.slot.Name, Setup: setup,
 		Env: process.Env(s.slot.Pin, s.slot.Threads), CPUs: s.cpus(),
@@ -67,12 +52,10 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	if err != nil {
 		return fault.As(fault.WorkerLost.Wrap(err))
 	}
-	s.fleet.roster.started(s.slot, worker)
-	s.worker = worker
-	if s.probes == 0 && s.fleet.roster.retiredBy(s.slot) != nil { // while the worker was starting
+	s.begin(key, worker)
+	if s.probes == 0 && s.member.retiredBy() != nil { // while the worker was starting
 		worker.Abandon()
 	}
-	s.fleet.Emit(event.WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: worker.PID})
 	message, err := worker.Receive(ctx, nil)
 	switch {
 	case ctx.Err() != nil:
@@ -80,9 +63,23 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	case err != nil:
 		return worker.Lost(err)
 	case message.Failed != nil:
-		return cmp.Or(s.checkSources(message.Failed.Sources, false), message.Failed.Fault)
+		return cmp.Or(s.session.checkSources(message.Failed.Sources, false), message.Failed.Fault)
 	}
 	return s.ready(message.Ready.Sources, started)
+}
+
+// setup is what the slot's next worker is told.
+func (s *slotRun) setup() wire.Setup {
+	setup := s.fleet.Process.Setup()
+	setup.Device = s.slot.Device()
+	s.fleet.tuned.apply(s.slot, &setup)
+	if records := &setup.Records; s.fleet.scaler != nil && s.slot.Added && records.AutoBatch {
+		// It starts with what the search of an earlier worker has found: two searches on one device
+		// would disturb each other.
+		found := s.fleet.roster.work(s.slot.SharesDevice).BatchSize
+		records.BatchSize, records.AutoBatch = cmp.Or(found, records.BatchSize), false
+	}
+	return setup
 }
 
 // socketDir creates a folder for the sockets of the slot's next worker.
@@ -90,85 +87,54 @@ func (s *slotRun) socketDir() (string, error) {
 	if s.fleet.Pool != nil {
 		return s.fleet.Pool.SocketDir(s.fleet.MakeDir)
 	}
-	dir := filepath.Join(s.fleet.Process.RunDir, fmt.Sprintf("w%d-%d", s.slot.Number, s.starts))
-	s.starts++
+	dir := filepath.Join(s.fleet.Process.RunDir, fmt.Sprintf("w%d-%d", s.slot.Number, s.fleet.numbers.Add(1)))
 	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// begin begins the session of a worker.
+func (s *slotRun) begin(poolKey string, w *process.Worker) {
+	s.session = &session{
+		fleet: s.fleet, of: s, slot: s.slot, member: s.member, worker: w, poolKey: poolKey, hand: hand{lane: s.fleet.Lane},
+	}
+	s.member.started(w)
+	s.fleet.Emit(event.WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: w.PID})
 }
 
 // ready records that the slot's kernel is open, and which files it has loaded.
 func (s *slotRun) ready(sources []wire.Source, started time.Time) *fault.Error {
-	if e := s.checkSources(sources, false); e != nil {
+	if e := s.session.checkSources(sources, false); e != nil {
 		return e
 	}
 	s.opened = true
 	s.staggerDone(true)
 	s.probes = 0
-	s.fleet.roster.ready(s.slot)
-	s.fleet.ledger.excuse(s.slot.Number, false)
 	took := time.Since(started)
-	s.fleet.roster.openedIn(s.slot, took)
+	s.member.ready(took)
+	s.fleet.ledger.excuse(s.slot.Number, false)
 	s.fleet.Emit(event.WorkerReady{Slot: s.slot.Number, Device: s.slot.Name, Took: took})
 	return nil
 }
 
 // cpus returns the CPUs near the slot's devices.
-func (s *slotRun) cpus() []int {
+func (s *slotRun) cpus() (cpus []int) {
 	if s.fleet.NoAffinity {
 		return nil
 	}
-	var cpus []int
 	for _, device := range s.slot.Devices {
 		cpus = append(cpus, device.CPUs...)
 	}
 	return cpus
 }
 
-// drop makes sure that the worker has exited.
-func (s *slotRun) drop() {
-	if s.worker != nil {
-		s.worker.Kill()
-		s.stuck = append(s.stuck, s.worker.Stuck...)
-		s.fleet.stuck.add(s.worker.Stuck)
-		s.fleet.roster.exited(s.slot, s.worker.CPU())
-		s.fleet.ledger.withdraw(s.slot.Number)
-		s.fleet.suspects.progress(s.slot, judge.Outcomes{})
-		s.worker = nil
-	}
-	s.giveBackAhead(true)
-}
-
-// release ends the slot's worker, gracefully unless the job is aborted.
-func (s *slotRun) release(ctx context.Context) {
-	if s.worker == nil {
-		return
-	}
-	if ctx.Err() == nil && len(s.hand.ahead) == 0 { // or it would compute that first
-		s.fleet.warn(s.slot, s.worker.End())
-	}
-	s.drop()
-}
-
-// adopt makes a kept worker the slot's. The kernel is open, and its first records were
-// judged in the job that opened it.
-func (s *slotRun) adopt(w *process.Kept) {
-	s.worker, s.loaded = w.Worker, w.Sources
-	s.fleet.roster.started(s.slot, s.worker)
-	s.fleet.Emit(event.WorkerStarted{Slot: s.slot.Number, Device: s.slot.Name, PID: s.worker.PID})
-	s.fleet.ledger.hear(s.slot.Number, &judge.First{})
-}
-
-// park keeps the slot's worker for the next job, if there may be one that needs it;
-// otherwise it releases the worker.
+// park keeps the slot's worker for the next job, if there may be one that needs it, and reports
+// whether it did.
 func (s *slotRun) park() bool {
 	pool := s.fleet.Pool
-	if pool == nil || s.worker == nil || !s.opened || len(s.hand.ahead) > 0 || s.left ||
-		!s.fleet.state.running() {
+	if pool == nil || s.session == nil || !s.opened || len(s.session.hand.ahead) > 0 || s.left || !s.fleet.state.running() {
 		return false
 	}
-	w := &process.Kept{Worker: s.worker, Sources: s.loaded}
-	s.fleet.roster.exited(s.slot, 0)
-	s.fleet.ledger.withdraw(s.slot.Number)
-	s.worker = nil
-	pool.Give(s.poolKey, w)
+	s.member.exited(0, nil)
+	pool.Give(s.session.poolKey, &process.Kept{Worker: s.session.worker, Sources: s.session.loaded})
+	s.session = nil
 	return true
 }

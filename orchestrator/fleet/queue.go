@@ -28,6 +28,9 @@ type task struct {
 // computed by itself, so that the next loss can be blamed on it.
 func (t task) fresh() bool { return t.attempts == 0 && len(t.tried) == 0 && !t.alone }
 
+// rest is a part of the task that was not computed.
+func (t task) rest(c chunk.Chunk) task { return task{chunk: c, attempts: t.attempts, tried: t.tried} }
+
 // queue is where slots pull their chunks: returned tasks first, then the source. It is
 // done when the source has ended and no slot holds a task that could still come back.
 type queue struct {
@@ -150,11 +153,11 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 			return q.pick(i), true, nil
 		}
 		switch {
-		case q.ended && q.held == 0 && len(q.returned) == 0:
+		case q.isFinished():
 			return task{}, false, nil
 		case q.limited[device]:
 			q.changed.Wait()
-		case !q.ended && !q.reading && q.atHand():
+		case !q.ended && !q.reading && q.source.Ready():
 			open, cancel := q.whileOpen(ctx)
 			q.read(open)
 			cancel()
@@ -177,7 +180,7 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int, mayJoin 
 		return task{}, false
 	}
 	suits := func(t task) bool { return mayJoin(t) && q.suits(t, device, slot) }
-	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.atHand() {
+	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.source.Ready() {
 		q.read(ctx)
 	}
 	i := slices.IndexFunc(q.returned, suits)
@@ -185,11 +188,6 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int, mayJoin 
 		return task{}, false
 	}
 	return q.pick(i), true
-}
-
-// atHand reports whether reading the source does not wait for a stream.
-func (q *queue) atHand() bool {
-	return q.source.Ready()
 }
 
 // pick takes one of the returned tasks.
@@ -206,10 +204,7 @@ func (q *queue) suits(t task, device string, slot int) bool {
 	if q.limited[device] && t.probe == nil {
 		return false
 	}
-	if t.notFor == slot+1 && slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) }) {
-		return false
-	}
-	return q.fits(t, device)
+	return q.fits(t, device) && (t.notFor != slot+1 || !q.isWaitedFor(t))
 }
 
 // fits reports whether a device may compute a task: a device that failed on it may not,
@@ -243,6 +238,11 @@ func (q *queue) addProbe(t task) (wanted bool) {
 	t.returned = true
 	q.returned = slices.Insert(q.returned, 0, t)
 	q.broadcast()
+	return q.isWaitedFor(t)
+}
+
+// isWaitedFor reports whether a waiting slot may take a task. The caller must hold q.mu.
+func (q *queue) isWaitedFor(t task) bool {
 	return slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) })
 }
 
@@ -326,22 +326,16 @@ func (q *queue) read(ctx context.Context) {
 
 // giveBack returns the remainder of a task to the queue: nothing, the task itself, or
 // several tasks.
-func (q *queue) giveBack(tasks ...task) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.held--
-	q.putBack(tasks)
-}
+func (q *queue) giveBack(tasks ...task) { q.put(1, tasks) }
 
 // add queues the remainder of a task whose first part is still being computed.
-func (q *queue) add(tasks ...task) {
+func (q *queue) add(tasks ...task) { q.put(0, tasks) }
+
+// put queues tasks that a worker had, which it ended with this number of them.
+func (q *queue) put(ended int, tasks []task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.putBack(tasks)
-}
-
-// putBack queues tasks that a worker had. The caller must hold q.mu.
-func (q *queue) putBack(tasks []task) {
+	q.held -= ended
 	for _, t := range tasks {
 		t.returned = true
 		q.returned = append(q.returned, t)
@@ -367,7 +361,7 @@ func (q *queue) close() {
 // broadcast wakes all waiting slots after a change.
 func (q *queue) broadcast() {
 	q.changed.Broadcast()
-	if q.closed || q.err != nil || q.ended && q.held == 0 && len(q.returned) == 0 {
+	if q.closed || q.err != nil || q.isFinished() {
 		select {
 		case <-q.done:
 		default:
@@ -379,10 +373,15 @@ func (q *queue) broadcast() {
 // whileOpen returns a context that ends with ctx or when no tasks remain: there is then
 // no need to wait for a model to load or for a stream.
 func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	return until(ctx, q.done)
+}
+
+// until returns a context that ends with ctx or when done is closed.
+func until(ctx context.Context, done <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		select {
-		case <-q.done:
+		case <-done:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -422,5 +421,8 @@ func (q *queue) rest(ctx context.Context, each func(task) error) error {
 func (q *queue) unfinished() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return !q.ended || len(q.returned) > 0 || q.held > 0
+	return !q.isFinished()
 }
+
+// isFinished reports whether no task is left or may come back. The caller must hold q.mu.
+func (q *queue) isFinished() bool { return q.ended && q.held == 0 && len(q.returned) == 0 }

@@ -7,13 +7,16 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 )
 
-// fleet is the job's slots with their workers, and what is known about their devices.
-// Slots may join and leave while the job runs; a number is never used again.
+// roster is the job's slots with their workers, and what is known about their devices. Slots
+// may join and leave while the job runs; a number is never used again. Its lock is also that of
+// the ledger and the suspects: a record that moves from one to the other counts once.
 type roster struct {
 	registry *gpu.Registry // of the slots' devices
 	handBack time.Duration // how long a paused worker keeps its chunk
@@ -23,41 +26,10 @@ type roster struct {
 	members     []*member               // by slot number
 	retired     map[string]*fault.Error // why devices were lost, by name
 	unsound     map[string]bool         // devices that compute nothing correct before they are reset
-	opened      bool                    // some worker's kernel has been ready
-	openedAt    time.Time               // when the first was
+	opened      time.Time               // when the first worker's kernel was ready; zero if none was
 	last        *fault.Error            // why the last worker was lost
 	unusable    *fault.Error            // why the last worker that did not lose its device was lost
 	paceChanged chan struct{}           // closed and replaced when a slot's pace changes
-}
-
-// member is the state of a slot.
-type member struct {
-	slot    event.Slot
-	worker  *process.Worker
-	retired bool    // its worker was lost and is not replaced for now, or it has left
-	freed   bool    // it has no slot in the registry
-	pace    float64 // the share of time in which it may compute
-	memory  wire.FrameworkMemory
-	report  event.WorkerReport
-	sharing bool // added workers share its device's memory
-
-	bytes       int64         // of the input of its finished segments
-	recordBytes float64       // of its current chunk
-	batches     int64         // finished
-	computed    int64         // records that earlier workers of a concurrent kernel have computed
-	repeated    int64         // records of unfinished chunks that were lost with earlier workers
-	busy        time.Duration // in which its worker's kernel had work
-	busyBefore  time.Duration // the same for earlier workers
-	load        time.Duration // how long its kernel took to open
-	tuning      bool          // its worker is searching for its batch size
-	awaits      event.Awaits  // what its kernel waits for
-
-	size     int64           // of its current chunk; 0 for none
-	done     int64           // records of that chunk
-	since    time.Time       // when it was assigned
-	endAsked bool            // it was asked to end the chunk
-	ending   bool            // it has handed back the rest of the chunk
-	notified *process.Worker // the worker that was notified that the job is nearing its end
 }
 
 func newRoster(registry *gpu.Registry, handBack time.Duration, oneByOne bool) *roster {
@@ -67,91 +39,23 @@ func newRoster(registry *gpu.Registry, handBack time.Duration, oneByOne bool) *r
 	}
 }
 
-// join adds a slot, which has a slot in the registry and the next number.
-func (f *roster) join(slot event.Slot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.members = append(f.members, &member{slot: slot, pace: 1, report: event.WorkerReport{Slot: slot.Number, Device: slot.Name}})
-}
-
-// leave removes a slot for good. Its slot in the registry has already been released.
-func (f *roster) leave(slot event.Slot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.members[slot.Number]
-	m.retired, m.freed = true, true
-	m.report.Retired = m.report.Retired || f.retired[slot.Key()] != nil
-}
-
-// started records that a slot has a worker process.
-func (f *roster) started(slot event.Slot, w *process.Worker) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.members[slot.Number]
-	m.worker = w
-	if m.pace < 1 {
-		m.sendPace(f.handBack)
-	}
-	if m.sharing {
-		m.sendSharing()
-	}
-}
-
-// ready records that a slot has an open kernel and its device works.
-func (f *roster) ready(slot event.Slot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.members[slot.Number]
-	if !f.opened {
-		f.opened, f.openedAt = true, time.Now()
-	}
-	m.retired, m.report.Retired, m.report.Ready = false, false, time.Now()
-	f.takeSlot(m)
-	for _, device := range slot.Devices {
-		delete(f.retired, device.String())
-	}
-}
-
-// exited records that a slot's worker process has ended.
-func (f *roster) exited(slot event.Slot, cpu time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	m := f.members[slot.Number]
-	m.repeated += m.done
-	m.worker, m.size, m.done, m.computed = nil, 0, 0, m.report.Records
-	m.busyBefore, m.busy, m.tuning, m.awaits = m.busyBefore+m.busy, 0, false, ""
-	m.report.CPU += cpu
-	m.report.Rest(time.Now())
-}
-
-// lost records why a slot's worker was lost.
-func (f *roster) lost(slot event.Slot, e *fault.Error, retired bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last = e
-	if e.Kind != fault.Device && e.Kind != fault.NoDevice {
-		f.unusable = e
-	}
-	m := f.members[slot.Number]
-	m.report.Lost++
-	m.retired, m.report.Retired = retired, retired
-	if e.Kind == fault.Device {
-		for _, device := range slot.Devices {
-			f.retired[device.String()] = e
-		}
-	}
-	if retired {
-		f.freeSlot(m, e.Kind == fault.Device)
-	}
+// join adds a slot, which has a slot in the registry, and gives it the next number.
+func (r *roster) join(slot event.Slot) *member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slot.Number = len(r.members)
+	m := &member{roster: r, mu: &r.mu, slot: slot, pace: 1, report: event.WorkerReport{Slot: slot.Number, Device: slot.Name}}
+	r.members = append(r.members, m)
+	return m
 }
 
 // freeSlot returns a retired worker's slot to the registry; a failed device loses all
-// its slots. The caller must hold f.mu.
-func (f *roster) freeSlot(m *member, failed bool) {
+// its slots. The caller must hold r.mu.
+func (r *roster) freeSlot(m *member, failed bool) {
 	if failed {
-		f.registry.Fail(m.slot.Key())
-		for _, other := range f.members {
-			if other.slot.Key() == m.slot.Key() {
+		r.registry.Fail(m.slot.Key())
+		for _, other := range r.members {
+			if other.slot.SharesDevice(m.slot) {
 				other.freed = true
 			}
 		}
@@ -159,131 +63,68 @@ func (f *roster) freeSlot(m *member, failed bool) {
 	}
 	if !m.freed {
 		m.freed = true
-		_ = f.registry.Release(m.slot.Key())
+		r.registry.Release(m.slot.Key())
 	}
 }
 
 // takeSlot reacquires the slot of a worker that came back: opening its kernel was the
-// probe that its device passed. The caller must hold f.mu.
-func (f *roster) takeSlot(m *member) {
-	if !m.freed {
-		return
-	}
-	if f.registry.Recover(m.slot.Key(), func(gpu.Device) error { return nil }) == nil {
-		_, err := f.registry.Acquire(m.slot.Key())
-		m.freed = err != nil
+// probe that its device passed. The caller must hold r.mu.
+func (r *roster) takeSlot(m *member) {
+	if m.freed {
+		r.registry.Recover(m.slot.Key())
+		_, taken := r.registry.Acquire(m.slot.Key())
+		m.freed = !taken
 	}
 }
 
 // retire records that a device was lost and ends its workers: their slots see them exit
 // and find the device retired.
-func (f *roster) retire(device gpu.Device, why *fault.Error) {
+func (r *roster) retire(device gpu.Device, why *fault.Error) {
 	name := device.String()
-	f.mu.Lock()
-	known := f.retired[name] != nil
-	f.retired[name] = why
-	f.mu.Unlock()
+	r.mu.Lock()
+	known := r.retired[name] != nil
+	r.retired[name] = why
+	r.mu.Unlock()
 	if known {
 		return
 	}
-	for _, w := range f.workersOn(device) {
+	for _, w := range r.workers(on(device)) {
 		w.Abandon()
 	}
 }
 
-// retiredBy returns why a slot's device was lost, or nil if it was not.
-func (f *roster) retiredBy(slot event.Slot) *fault.Error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, device := range slot.Devices {
-		if e := f.retired[device.String()]; e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
 // setUnsound records that a device needs a reset, or that it had one.
-func (f *roster) setUnsound(device gpu.Device, unsound bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.unsound[device.String()] = unsound
+func (r *roster) setUnsound(device gpu.Device, unsound bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unsound[device.String()] = unsound
 }
 
-// needsReset reports whether a device of a slot computes nothing correct before it is reset.
-func (f *roster) needsReset(slot event.Slot) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.ContainsFunc(slot.Devices, func(d gpu.Device) bool { return f.unsound[d.String()] })
-}
-
-// hasOpened reports whether some worker's kernel has been ready.
-func (f *roster) hasOpened() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.opened
+// openedAt returns when the first worker's kernel was ready; zero if none was.
+func (r *roster) openedAt() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.opened
 }
 
 // exhausted returns why no slot is left to do the remaining work.
-func (f *roster) exhausted() *fault.Error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (r *roster) exhausted() *fault.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case f.last == nil:
+	case r.last == nil:
 		return fault.NoDeviceLeft.New("no device is left")
-	case !f.opened && f.unusable != nil:
-		return fault.KernelFails.New("the kernel could not be opened on any device: %w", f.unusable).WithDetail(f.unusable.Detail)
+	case r.opened.IsZero() && r.unusable != nil:
+		return fault.KernelFails.New("the kernel could not be opened on any device: %w", r.unusable).WithDetail(r.unusable.Detail)
 	}
-	return fault.NoDeviceLeft.New("no device is left; the last one failed with: %s", f.last.Message).WithDetail(f.last.Detail)
+	return fault.NoDeviceLeft.New("no device is left; the last one failed with: %s", r.last.Message).WithDetail(r.last.Detail)
 }
 
-// gpus returns the distinct GPUs of all slots.
-func (f *roster) gpus() (devices []gpu.Device) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.members {
-		for _, d := range m.slot.Devices {
-			if d.Kind == gpu.GPU && !slices.ContainsFunc(devices, func(other gpu.Device) bool { return d.String() == other.String() }) {
-				devices = append(devices, d)
-			}
-		}
-	}
-	return devices
-}
-
-// devicesOf returns the devices of the slots with a key.
-func (f *roster) devicesOf(key string) (devices []gpu.Device) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.members {
-		if m.slot.Key() == key {
-			devices = append(devices, m.slot.Devices...)
-		}
-	}
-	return devices
-}
-
-// workers returns the running workers.
-func (f *roster) workers() (list []*process.Worker) {
-	return f.workersWhere(func(*member) bool { return true })
-}
-
-// workersOn returns the workers that use a device.
-func (f *roster) workersOn(device gpu.Device) []*process.Worker {
-	return f.workersWhere(func(m *member) bool {
-		return slices.ContainsFunc(m.slot.Devices, func(d gpu.Device) bool { return d.String() == device.String() })
-	})
-}
-
-// computing returns the workers that have a chunk.
-func (f *roster) computing() []*process.Worker {
-	return f.workersWhere(func(m *member) bool { return m.size > 0 })
-}
-
-func (f *roster) workersWhere(wanted func(*member) bool) (list []*process.Worker) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.members {
+// workers returns the running workers of the slots that match.
+func (r *roster) workers(wanted func(*member) bool) (list []*process.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
 		if m.worker != nil && wanted(m) {
 			list = append(list, m.worker)
 		}
@@ -291,16 +132,27 @@ func (f *roster) workersWhere(wanted func(*member) bool) (list []*process.Worker
 	return list
 }
 
+// everyone matches all slots, on those that use a device, computing those that have a chunk.
+func everyone(*member) bool { return true }
+
+func on(device gpu.Device) func(*member) bool {
+	return func(m *member) bool {
+		return slices.ContainsFunc(m.slot.Devices, func(d gpu.Device) bool { return d.String() == device.String() })
+	}
+}
+
+func computing(m *member) bool { return m.load.size > 0 }
+
 // addMemory records how much memory a slot's framework holds and returns the sum over all
 // slots of its device. Models that span several GPUs are not counted: their memory cannot
 // be attributed to one.
-func (f *roster) addMemory(slot event.Slot, memory wire.FrameworkMemory) gpu.FrameworkMemory {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.members[slot.Number].memory = memory
+func (r *roster) addMemory(slot event.Slot, memory wire.FrameworkMemory) gpu.FrameworkMemory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members[slot.Number].memory = memory
 	total := gpu.FrameworkMemory{Library: memory.Library}
-	for _, m := range f.members {
-		if len(m.slot.Devices) == 1 && m.slot.Key() == slot.Key() {
+	for _, m := range r.members {
+		if len(m.slot.Devices) == 1 && m.slot.SharesDevice(slot) {
 			total.Allocated += m.memory.Allocated
 			total.Cached += m.memory.Cached
 		}
@@ -308,13 +160,130 @@ func (f *roster) addMemory(slot event.Slot, memory wire.FrameworkMemory) gpu.Fra
 	return total
 }
 
-// reports returns the slots' shares of the job.
-func (f *roster) reports() (list []event.WorkerReport) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.members {
-		m.report.Close(time.Now())
-		list = append(list, m.report)
+// stuck returns the processes that cannot be killed and still exist.
+func (r *roster) stuck() (list []proc.Stuck) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		for _, s := range m.stuck {
+			if s.Lives() && !slices.Contains(list, s) {
+				list = append(list, s)
+			}
+		}
 	}
 	return list
+}
+
+// setPaces sets the workers' pace by the paces of their devices.
+func (r *roster) setPaces(paces map[string]float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := false
+	for _, m := range r.members {
+		share := 1.0
+		for _, device := range m.slot.Devices {
+			if pace, known := paces[device.String()]; known {
+				share = min(share, pace)
+			}
+		}
+		if m.pace == share {
+			continue
+		}
+		m.pace, changed = share, true
+		if m.worker != nil {
+			m.sendPace()
+		}
+	}
+	if changed {
+		close(r.paceChanged)
+		r.paceChanged = make(chan struct{})
+	}
+}
+
+// setSharing notifies workers whether added workers share their device's memory.
+func (r *roster) setSharing(of func(event.Slot) bool, added bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if of(m.slot) && m.sharing != added {
+			m.sharing = added
+			if m.worker != nil {
+				m.sendSharing()
+			}
+		}
+	}
+}
+
+// work returns what the slots that match have done.
+func (r *roster) work(of func(event.Slot) bool) (w scaler.Work) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if of(m.slot) {
+			m.addTo(&w)
+		}
+	}
+	return w
+}
+
+// notifyEnd notifies every worker, once, that the job is nearing its end.
+func (r *roster) notifyEnd() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.members {
+		if m.worker != nil && m.notified != m.worker {
+			m.notified = m.worker
+			m.worker.Send(wire.Message{Draining: &wire.Draining{}})
+		}
+	}
+}
+
+// endSlowest asks the worker that would finish last to end its chunk at the next batch
+// boundary, or after the window that it has begun. The part it has not started comes back at
+// once and is shared.
+func (r *roster) endSlowest(batch int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.slowest(batch); m != nil {
+		m.endAsked = true
+		m.worker.Send(wire.Message{Stop: &wire.Stop{Share: true}})
+	}
+}
+
+// slowest returns the worker that would finish last, nil if none has much left. The caller must hold r.mu.
+func (r *roster) slowest(batch int64) (slowest *member) {
+	longest := minRemaining
+	for _, m := range r.members {
+		if m.worker == nil || !computing(m) || m.ending {
+			continue
+		}
+		if m.endAsked {
+			return nil // one at a time: what it gives back may be enough
+		}
+		if left := m.timeLeft(time.Now(), batch); left > longest {
+			slowest, longest = m, left
+		}
+	}
+	return slowest
+}
+
+// speeds returns the measured speed of a slot and of the idle slots, in records per
+// second. A slot without measurements counts as being as fast as this one.
+func (r *roster) speeds(m *member, idle []int, batch int64) (own float64, others []float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	records, busy := m.report.Records, m.busyTime()
+	if !r.oneByOne && computing(m) { // its chunk is not booked yet; count at least one batch
+		records, busy = records+max(m.load.done, batch), busy+time.Since(m.since)
+	}
+	own = max(event.Rate(records, busy), 1e-9)
+	for _, number := range idle {
+		other := r.members[number]
+		speed := event.Rate(other.report.Records, other.busyTime())
+		if speed == 0 {
+			speed = own
+		}
+		others = append(others, speed)
+	}
+	return own, others
 }

@@ -13,32 +13,30 @@ import (
 )
 
 // testFleet has two slots on GPU 0 and one on GPU 1.
-func testFleet(t *testing.T) (*roster, []event.Slot) {
+func testFleet(t *testing.T) (*roster, []*member) {
 	t.Helper()
 	devices := []gpu.Device{{Kind: gpu.GPU, Index: 0}, {Kind: gpu.GPU, Index: 1}}
 	f := newRoster(gpu.NewRegistry(devices, func(gpu.Device) int { return 2 }), time.Second, false)
-	var slots []event.Slot
 	for i, device := range []int{0, 0, 1} {
 		slot := event.Slot{Number: i, Name: devices[device].String(), Devices: devices[device : device+1]}
-		if _, err := f.registry.Acquire(slot.Key()); err != nil {
-			t.Fatal(err)
+		if _, ok := f.registry.Acquire(slot.Key()); !ok {
+			t.Fatal("no slot")
 		}
-		slots = append(slots, slot)
 		f.join(slot)
 	}
-	return f, slots
+	return f, f.members
 }
 
 // free returns how many slots of a device can be acquired.
-func free(f *roster, slot event.Slot) (n int) {
+func free(f *roster, m *member) (n int) {
 	for {
-		if _, err := f.registry.Acquire(slot.Key()); err != nil {
+		if _, ok := f.registry.Acquire(m.slot.Key()); !ok {
 			break
 		}
 		n++
 	}
 	for range n {
-		_ = f.registry.Release(slot.Key())
+		f.registry.Release(m.slot.Key())
 	}
 	return n
 }
@@ -47,19 +45,19 @@ func free(f *roster, slot event.Slot) (n int) {
 // device and the slot back.
 func TestFleetLosesADevice(t *testing.T) {
 	f, slots := testFleet(t)
-	f.lost(slots[0], fault.New(fault.Device, "fell off the bus"), true)
-	if f.retiredBy(slots[1]) == nil || f.retiredBy(slots[2]) != nil {
+	slots[0].lost(fault.New(fault.Device, "fell off the bus"), true)
+	if slots[1].retiredBy() == nil || slots[2].retiredBy() != nil {
 		t.Error("not exactly the slots of the device are retired")
 	}
 	if free(f, slots[0]) != 0 || free(f, slots[2]) != 1 {
 		t.Errorf("the registry has %d and %d free slots", free(f, slots[0]), free(f, slots[2]))
 	}
-	f.ready(slots[0])
-	if f.retiredBy(slots[0]) != nil || f.members[0].freed || !f.members[1].freed {
+	slots[0].ready(0)
+	if slots[0].retiredBy() != nil || f.members[0].freed || !f.members[1].freed {
 		t.Error("the device did not come back with one slot")
 	}
-	if r := f.reports(); r[0].Lost != 1 || r[0].Retired || r[1].Lost != 0 {
-		t.Errorf("reports: %+v", r)
+	if a, b := slots[0].report, slots[1].report; a.Lost != 1 || a.Retired || b.Lost != 0 {
+		t.Errorf("reports: %+v, %+v", a, b)
 	}
 }
 
@@ -68,10 +66,10 @@ func TestFleetLosesADevice(t *testing.T) {
 func TestFleetRetiresAWorker(t *testing.T) {
 	f, slots := testFleet(t)
 	for range 2 {
-		f.lost(slots[0], fault.New(fault.Worker, "killed"), true)
+		slots[0].lost(fault.New(fault.Worker, "killed"), true)
 	}
-	if f.retiredBy(slots[0]) != nil || free(f, slots[0]) != 1 {
-		t.Errorf("retired by %v, %d free slots", f.retiredBy(slots[0]), free(f, slots[0]))
+	if slots[0].retiredBy() != nil || free(f, slots[0]) != 1 {
+		t.Errorf("retired by %v, %d free slots", slots[0].retiredBy(), free(f, slots[0]))
 	}
 	if !f.members[0].retired || f.members[1].retired {
 		t.Error("not exactly the slot of the worker is retired")
@@ -81,22 +79,22 @@ func TestFleetRetiresAWorker(t *testing.T) {
 // TestComputedCountsWhatIsLost: what a worker had computed of its chunk counts, also if it is lost
 // and computed again.
 func TestComputedCountsWhatIsLost(t *testing.T) {
-	f, slots := testFleet(t)
+	_, slots := testFleet(t)
 	want := func(when string, n int64) {
 		t.Helper()
-		if got := f.computed(slots[0]); got != n {
+		if got := slots[0].computedRecords(); got != n {
 			t.Errorf("%s: %d records computed, want %d", when, got, n)
 		}
 	}
-	f.assigned(slots[0], task{chunk: chunk.Chunk{Records: 100}})
-	f.holds(slots[0], 100, 30)
+	slots[0].begin(task{chunk: chunk.Chunk{Records: 100}}, load{size: 100})
+	slots[0].holds(load{size: 100, done: 30})
 	want("on the way", 30)
-	f.exited(slots[0], 0)
+	slots[0].exited(0, nil)
 	want("lost", 30)
-	f.assigned(slots[0], task{chunk: chunk.Chunk{Records: 100}})
-	f.holds(slots[0], 100, 50)
+	slots[0].begin(task{chunk: chunk.Chunk{Records: 100}}, load{size: 100})
+	slots[0].holds(load{size: 100, done: 50})
 	want("again", 80)
-	f.finished(slots[0], segmentOf(chunk.Counts{Records: 100}))
+	slots[0].finish(segmentOf(chunk.Counts{Records: 100}), load{})
 	want("finished", 130)
 }
 
@@ -104,18 +102,17 @@ func TestComputedCountsWhatIsLost(t *testing.T) {
 // retired for good and frees nothing twice.
 func TestFleetJoinsAndLeaves(t *testing.T) {
 	f, slots := testFleet(t)
-	more := event.Slot{Number: 3, Name: "GPU 1 #2", Devices: slots[2].Devices}
-	if _, err := f.registry.Acquire(more.Key()); err != nil {
-		t.Fatal(err)
+	if _, ok := f.registry.Acquire(slots[2].slot.Key()); !ok {
+		t.Fatal("no slot")
 	}
-	f.join(more)
-	f.finished(more, wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: chunk.Counts{Records: 10}}}, Stats: wire.Stats{Busy: time.Second}})
+	more := f.join(event.Slot{Name: "GPU 1 #2", Devices: slots[2].slot.Devices})
+	more.finish(wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: chunk.Counts{Records: 10}}}, Stats: wire.Stats{Busy: time.Second}}, load{})
 	if own, others := f.speeds(slots[2], []int{3}, 5); others[0] != 10 || own <= 0 {
 		t.Errorf("speeds: %v, %v", own, others)
 	}
-	_ = f.registry.Release(more.Key())
-	f.leave(more)
-	f.lost(more, fault.New(fault.Worker, "killed"), true)
+	f.registry.Release(more.slot.Key())
+	more.leave(false)
+	more.lost(fault.New(fault.Worker, "killed"), true)
 	if free(f, more) != 1 || !f.members[3].retired {
 		t.Errorf("%d free slots, retired: %v", free(f, more), f.members[3].retired)
 	}
@@ -137,10 +134,10 @@ func TestFleetIsExhausted(t *testing.T) {
 	} {
 		f, slots := testFleet(t)
 		if test.opened {
-			f.ready(slots[0])
+			slots[0].ready(0)
 		}
 		for _, e := range test.lost {
-			f.lost(slots[0], e, true)
+			slots[0].lost(e, true)
 		}
 		if e := f.exhausted(); !strings.Contains(e.Message, test.want) {
 			t.Errorf("%s: %s", name, e.Message)
@@ -153,14 +150,14 @@ func TestFleetIsExhausted(t *testing.T) {
 func TestFleetPaces(t *testing.T) {
 	f, slots := testFleet(t)
 	f.setPaces(map[string]float64{"GPU 0": 0, "GPU 1": 0.5})
-	paused, changed := f.paused(slots[0])
-	if other, _ := f.paused(slots[2]); !paused || other {
+	paused, changed := slots[0].paused()
+	if other, _ := slots[2].paused(); !paused || other {
 		t.Fatalf("paused: %t and %t", paused, other)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.awaitPace(t.Context(), slots[0], nil)
+		slots[0].awaitPace(t.Context(), nil)
 	}()
 	f.setPaces(map[string]float64{"GPU 0": 0.5, "GPU 1": 0.5})
 	for _, c := range []<-chan struct{}{changed, done} {
@@ -175,9 +172,9 @@ func TestFleetPaces(t *testing.T) {
 // TestFleetMemory: the memory of a device is the sum over its slots.
 func TestFleetMemory(t *testing.T) {
 	f, slots := testFleet(t)
-	f.addMemory(slots[0], wire.FrameworkMemory{Allocated: 1, Cached: 3})
-	f.addMemory(slots[2], wire.FrameworkMemory{Allocated: 100})
-	if sum := f.addMemory(slots[1], wire.FrameworkMemory{Allocated: 2, Cached: 4}); sum.Allocated != 3 || sum.Cached != 7 {
+	f.addMemory(slots[0].slot, wire.FrameworkMemory{Allocated: 1, Cached: 3})
+	f.addMemory(slots[2].slot, wire.FrameworkMemory{Allocated: 100})
+	if sum := f.addMemory(slots[1].slot, wire.FrameworkMemory{Allocated: 2, Cached: 4}); sum.Allocated != 3 || sum.Cached != 7 {
 		t.Errorf("sum %+v", sum)
 	}
 }

@@ -6,21 +6,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
-	"github.com/gpurun/gpurun/internal/proc"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
-	"github.com/gpurun/gpurun/orchestrator/process"
 )
 
-// slotRun keeps one slot busy: it starts a worker and gives it one chunk after another.
+// slotRun keeps one slot busy: it opens a worker after another and gives each its tasks.
 type slotRun struct {
 	fleet       *Fleet
 	slot        event.Slot
-	worker      *process.Worker
-	loaded      []wire.Source // the files that its kernel has loaded
-	poolKey     string        // of its worker
-	starts      int
+	member      *member
+	session     *session // with its worker; nil if it has none
 	losses      judge.Losses
 	opened      bool
 	probes      int             // how often a lost device was retried
@@ -28,20 +24,17 @@ type slotRun struct {
 	useful      bool            // it has finished something since it was promised, or never was
 	vain        int             // how often it was back and finished nothing
 	left        bool            // it has left the job for good
-	stuck       []proc.Stuck    // processes of its workers that cannot be killed
-	hand        hand            // what its worker has
-	checkpoint  *checkpoint     // ends the part of the current task
 	staggerDone func(open bool) // ends the turn that stagger gave
 	threads     atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none
 	dismissed   chan struct{}   // closed when the slot must leave
 	dismissOnce sync.Once
 }
 
-func newSlotRun(f *Fleet, slot event.Slot) *slotRun {
-	return &slotRun{fleet: f, slot: slot, hand: hand{lane: f.Lane}, useful: true, dismissed: make(chan struct{})}
+func newSlotRun(f *Fleet, m *member) *slotRun {
+	return &slotRun{fleet: f, slot: m.slot, member: m, useful: true, dismissed: make(chan struct{})}
 }
 
-// run gives its worker tasks until none remain. The caller must then release the
+// run gives its workers tasks until none remain. The caller must then release the
 // worker. It returns an error only for what must stop the whole job.
 func (s *slotRun) run(ctx context.Context) error {
 	for {
@@ -68,12 +61,12 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 			return false, nil
 		}
 		s.renew(ctx)
-		if e := s.fleet.roster.retiredBy(s.slot); e != nil && s.probes == 0 { // by another worker on its device
+		if e := s.member.retiredBy(); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.reportLoss(e, true)
 			return true, nil
 		}
-		if s.worker == nil {
+		if s.session == nil {
 			if e := s.open(ctx); e != nil {
 				if s.refuses(e) {
 					s.staggerDone(false)
@@ -98,7 +91,7 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 		if err != nil || !ok {
 			return false, err
 		}
-		if retired, err := s.runTask(ctx, t); err != nil || retired || s.left {
+		if retired, err := s.session.run(ctx, t); err != nil || retired || s.left {
 			return retired, err
 		}
 	}
@@ -107,22 +100,22 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 // nextTask returns the worker's next task: one that it has, or the next from the queue. It
 // returns false when none remains.
 func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
-	if len(s.hand.ahead) > 0 {
-		next := s.hand.ahead[0]
-		s.hand.ahead = s.hand.ahead[1:]
+	if hand := &s.session.hand; len(hand.ahead) > 0 {
+		next := hand.ahead[0]
+		hand.ahead = hand.ahead[1:]
 		return next, true, nil
 	}
 	for {
-		s.fleet.roster.awaitPace(ctx, s.slot, s.fleet.queue.done)
+		s.member.awaitPace(ctx, s.fleet.queue.done)
 		s.fleet.awaitResume(ctx)
 		waiting := time.Now()
 		t, ok, err := s.fleet.queue.take(ctx, s.slot.Key(), s.slot.Number)
 		if err != nil || !ok {
 			return nil, ok, err
 		}
-		s.fleet.roster.waited(s.slot, time.Since(waiting))
+		s.member.waited(time.Since(waiting))
 		if s.fleet.Paused() == nil {
-			return s.assign(t), true, nil
+			return s.session.assign(t), true, nil
 		}
 		s.fleet.queue.giveBack(t) // the job was paused while waiting for the task
 	}
@@ -137,7 +130,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 		s.probes++
 		select {
 		case <-timer.C:
-			if heldBy(s.stuck) != nil || s.fleet.roster.needsReset(s.slot) { // it would only be lost again
+			if s.member.heldBy() != nil || s.member.needsReset() { // it would only be lost again
 				s.fleet.queue.withdraw(s.promised)
 				s.promised = false
 				continue
@@ -148,11 +141,127 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 		case <-s.fleet.queue.done:
 		case <-s.dismissed:
 			s.fleet.scaler.Leaves(s.slot)
-			s.fleet.roster.leave(s.slot)
+			s.member.leave(false)
 			s.fleet.scaler.Departed(s.slot)
 		case <-ctx.Done():
 		}
 		timer.Stop()
 		return false
 	}
+}
+
+// Dismiss makes the slot leave the job at its worker's next batch boundary. It is safe to
+// call from any goroutine.
+func (s *slotRun) Dismiss() {
+	s.dismissOnce.Do(func() { close(s.dismissed) })
+	s.fleet.queue.dismiss(s.slot.Number)
+	s.endChunk()
+}
+
+// mustLeave reports whether the slot was dismissed, or its device retired for the job.
+func (s *slotRun) mustLeave() bool {
+	select {
+	case <-s.dismissed:
+		return true
+	default:
+		return s.fleet.suspects.isSick(s.slot.Key())
+	}
+}
+
+// Restart replaces the worker at its next batch boundary by one with another share of the
+// cores. It is safe to call from any goroutine.
+func (s *slotRun) Restart(threads int) {
+	s.threads.Store(int32(threads))
+	s.endChunk()
+}
+
+// endChunk asks the slot's worker, if there is one, to end its chunk.
+func (s *slotRun) endChunk() {
+	for _, w := range s.fleet.roster.workers(func(m *member) bool { return m == s.member }) {
+		w.EndChunk()
+	}
+}
+
+// renew ends a worker that must be restarted, once it has finished its tasks.
+func (s *slotRun) renew(ctx context.Context) {
+	if s.session != nil && len(s.session.hand.ahead) > 0 {
+		return // it has been told to end that at once
+	}
+	if threads := s.threads.Swap(0); threads > 0 {
+		s.slot.Threads = int(threads)
+		s.release(ctx)
+	}
+}
+
+// idles reports whether the worker should not get more work for now.
+func (s *slotRun) idles() bool {
+	paused, _ := s.member.paused()
+	return paused || s.mustLeave() || s.threads.Load() > 0 || !s.fleet.state.running() || s.fleet.Paused() != nil
+}
+
+// refuses reports whether the failure to open a kernel only means that the device gets no
+// further worker: the others work.
+func (s *slotRun) refuses(e *fault.Error) bool {
+	if s.mustLeave() {
+		return true
+	}
+	if s.opened || !s.slot.Added || !s.fleet.state.running() {
+		return false
+	}
+	switch e.Kind {
+	case fault.OOM, fault.Incompatible, fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.Usage, fault.Unknown:
+		s.fleet.scaler.Refused(s.slot, e)
+		return true
+	}
+	return false
+}
+
+// depart ends the slot's worker and removes the slot from the job.
+func (s *slotRun) depart(ctx context.Context) {
+	s.release(ctx)
+	s.fleet.scaler.Leaves(s.slot) // first, or a late report of another worker would cost one more
+	s.leave(ctx, true)
+	s.reportLeft()
+	s.fleet.scaler.Departed(s.slot)
+}
+
+// leave removes the slot from the job. yields: it still has its slot in the registry. The caller
+// must report it, after the results of its worker.
+func (s *slotRun) leave(ctx context.Context, yields bool) {
+	s.left = true
+	s.release(ctx)
+	s.member.leave(yields)
+	if !yields {
+		s.fleet.Registry.Exited(s.slot.Key())
+	}
+	s.fleet.ledger.excuse(s.slot.Number, true)
+	s.fleet.queue.leave(s.slot.Key())
+}
+
+func (s *slotRun) reportLeft() {
+	job, answers := s.fleet.ledger.counts()
+	s.fleet.Emit(event.WorkerLeft{Slot: s.slot.Number, Device: s.slot.Name, Job: job, Answers: answers})
+}
+
+// drop makes sure that the worker has exited.
+func (s *slotRun) drop() {
+	if s.session == nil {
+		return
+	}
+	worker := s.session.worker
+	worker.Kill()
+	s.member.exited(worker.CPU(), worker.Stuck)
+	s.session.giveBackAhead(true)
+	s.session = nil
+}
+
+// release ends the slot's worker, gracefully unless the job is aborted.
+func (s *slotRun) release(ctx context.Context) {
+	if s.session == nil {
+		return
+	}
+	if ctx.Err() == nil && len(s.session.hand.ahead) == 0 { // or it would compute that first
+		s.fleet.warn(s.slot, s.session.worker.End())
+	}
+	s.drop()
 }

@@ -1,9 +1,7 @@
 package fleet
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/judge"
@@ -22,22 +20,6 @@ type heldTask struct {
 	sample *wire.Suspect
 	// ahead is how many further records are computed, but not written yet.
 	ahead int64
-}
-
-// askInterval is how often to ask for another task while the source has none: a stream
-// may continue at any time.
-const askInterval = 20 * time.Millisecond
-
-// assign sends the worker a task. A send error means that the worker has exited, which
-// runTask notices.
-func (s *slotRun) assign(t task) *heldTask {
-	key := s.slot.Key()
-	h := &heldTask{task: t, id: s.fleet.assignments.Add(1), exits: s.fleet.roster.registry.Exits(key)}
-	s.worker.Send(wire.Message{Assign: &wire.Assign{
-		ID: h.id, Chunk: s.fleet.Locate(t.chunk), New: !t.returned && !s.fleet.Resumed, Part: s.fleet.partPath(t),
-		Final: len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0 && !s.fleet.roster.registry.Shared(key), Blame: t.blame,
-	}})
-	return h
 }
 
 // hand is the tasks that a worker has.
@@ -81,7 +63,7 @@ type load struct {
 	size, done int64          // records of the tasks that it computes, and of those that are computed
 }
 
-// load sums up the tasks.
+// load sums up the tasks. A probe counts for its device only once it has ended.
 func (h *hand) load() (l load) {
 	for i, t := range h.all() {
 		l.counts.Add(t.done)
@@ -94,42 +76,8 @@ func (h *hand) load() (l load) {
 	return l
 }
 
-// mayHoldMore reports whether the worker may get another task: it has read all that it has.
-func (s *slotRun) mayHoldMore() bool {
-	held, lane := s.hand.all(), s.hand.lane
-	return len(held) < lane.Held && !s.idles() && !slices.ContainsFunc(held, func(h *heldTask) bool { return !h.read || !lane.joins(h.task) })
-}
-
-// prefetch gives the worker another task if it may get one.
-func (s *slotRun) prefetch(ctx context.Context) {
-	if !s.mayHoldMore() {
-		return
-	}
-	if next, ok := s.fleet.queue.takeAhead(ctx, s.slot.Key(), s.slot.Number, s.fleet.Lane.joins); ok {
-		s.hand.ahead = append(s.hand.ahead, s.assign(next))
-		s.noteLoad()
-	}
-}
-
-// asking returns when to ask for another task again, nil if the worker needs none.
-func (s *slotRun) asking() <-chan time.Time {
-	if !s.mayHoldMore() {
-		return nil
-	}
-	return time.After(askInterval)
-}
-
-// noteLoad records how much of what the worker has is computed.
-func (s *slotRun) noteLoad() {
-	l := s.hand.load()
-	s.fleet.roster.holds(s.slot, l.size, l.done)
-}
-
-// giveBackAhead returns the tasks that the worker has ahead of the current one.
-func (s *slotRun) giveBackAhead(lost bool) {
-	for _, h := range s.hand.ahead {
-		h.alone = h.alone || lost
-		s.fleet.queue.giveBack(h.task)
-	}
-	s.hand.ahead = nil
+// mayGrow reports whether the worker may get another task: it has read all that it has.
+func (h *hand) mayGrow() bool {
+	held := h.all()
+	return len(held) < h.lane.Held && !slices.ContainsFunc(held, func(t *heldTask) bool { return !t.read || !h.lane.joins(t.task) })
 }

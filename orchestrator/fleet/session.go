@@ -1,0 +1,263 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/process"
+)
+
+// session is a worker of a slot, from its start to its end, and the tasks that it has.
+type session struct {
+	fleet   *Fleet
+	of      *slotRun
+	slot    event.Slot
+	member  *member
+	worker  *process.Worker
+	loaded  []wire.Source // the files that its kernel has loaded
+	poolKey string
+	hand    hand
+	due     time.Time   // when the part of the current task ends
+	timer   *time.Timer // ends it; nil until a batch of it is done
+}
+
+// askInterval is how often to ask for another task while the source has none: a stream
+// may continue at any time.
+const askInterval = 20 * time.Millisecond
+
+// StallAfter is how long the kernel may work on its first batch before the user, who
+// sees only zeros, gets a notice. The kernel may be loading or compiling; but a program
+// that buffers its responses until its input ends would use up all of --open-timeout.
+const StallAfter = 30 * time.Second
+
+// assign sends the worker a task. A send error means that the worker has exited, which
+// run notices.
+func (s *session) assign(t task) *heldTask {
+	key := s.slot.Key()
+	h := &heldTask{task: t, id: s.fleet.numbers.Add(1), exits: s.fleet.Registry.Exits(key)}
+	s.worker.Send(wire.Message{Assign: &wire.Assign{
+		ID: h.id, Chunk: s.fleet.Locate(t.chunk), New: !t.returned && !s.fleet.Resumed, Part: s.fleet.partPath(t),
+		Final: len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0 && !s.fleet.Registry.Shared(key), Blame: t.blame,
+	}})
+	return h
+}
+
+// prefetch gives the worker another task if it may get one.
+func (s *session) prefetch(ctx context.Context) {
+	if !s.hand.mayGrow() || s.of.idles() {
+		return
+	}
+	if next, ok := s.fleet.queue.takeAhead(ctx, s.slot.Key(), s.slot.Number, s.fleet.Lane.joins); ok {
+		s.hand.ahead = append(s.hand.ahead, s.assign(next))
+		s.member.holds(s.hand.load())
+	}
+}
+
+// asking returns when to ask for another task again, nil if the worker needs none.
+func (s *session) asking() <-chan time.Time {
+	if !s.hand.mayGrow() || s.of.idles() {
+		return nil
+	}
+	return time.After(askInterval)
+}
+
+// giveBackAhead returns the tasks that the worker has ahead of the current one.
+func (s *session) giveBackAhead(lost bool) {
+	for _, h := range s.hand.ahead {
+		h.alone = h.alone || lost
+		s.fleet.queue.giveBack(h.task)
+	}
+	s.hand.ahead = nil
+}
+
+// run follows the worker's current task to its end, and those that the worker has ahead of
+// it.
+func (s *session) run(ctx context.Context, current *heldTask) (retired bool, err error) {
+	s.hand.current = current
+	defer func() { s.hand.current = nil }()
+	first := current.chunk.First
+	s.begin()
+	s.repeatStop()
+	defer s.stopTimer()
+	defer s.watchFirst()()
+	defer s.fleet.leader.begin(first)()
+	s.prefetch(ctx)
+	for {
+		message, err := s.worker.Receive(ctx, s.asking())
+		switch {
+		case ctx.Err() != nil:
+			s.fleet.queue.giveBack(current.task)
+			return true, nil
+		case err != nil:
+			return s.of.handleLoss(ctx, &current.task, s.worker.Lost(err), false)
+		case message.Layout != nil:
+			if e := s.fleet.leader.answer(ctx, s.worker, first, *message.Layout); e != nil {
+				return s.of.handleLoss(ctx, &current.task, e, true)
+			}
+		case message.Remainder != nil:
+			if err := s.handBack(*message.Remainder); err != nil {
+				return false, err
+			}
+		case message.Done != nil:
+			if message.Done.Chunk == current.id {
+				s.stopTimer() // or it would end the next part
+			}
+			retired, err := s.finishTask(ctx, *message.Done)
+			if s.hand.current == nil || err != nil {
+				return retired, err
+			}
+		case message.Failed != nil:
+			return s.of.handleLoss(ctx, &current.task, cmp.Or(s.checkSources(message.Failed.Sources, false), message.Failed.Fault), true)
+		default:
+			s.note(ctx, message)
+		}
+	}
+}
+
+// begin records that the worker computes a part of its current task, which ends when a
+// checkpoint is due.
+func (s *session) begin() {
+	t := s.hand.current.task
+	s.member.begin(t, s.hand.load())
+	s.due = time.Now().Add(s.fleet.Checkpoint)
+	if t.probe == nil {
+		s.fleet.Emit(event.ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
+	}
+}
+
+// startTimer ends the current part when that is due. The worker must have finished a batch of
+// it: an earlier end would commit nothing, and so would the next.
+func (s *session) startTimer() {
+	if s.timer == nil {
+		first := s.hand.current.chunk.First
+		s.timer = time.AfterFunc(time.Until(s.due), func() { s.worker.Send(wire.Message{Stop: &wire.Stop{Only: &first}}) })
+	}
+}
+
+func (s *session) stopTimer() {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+}
+
+// repeatStop repeats a stop or a pause that the worker may have received before its current
+// task.
+func (s *session) repeatStop() {
+	switch {
+	case !s.fleet.state.running():
+		s.worker.Send(wire.Message{Stop: &wire.Stop{Job: true, Drain: s.fleet.DrainTimeout}})
+	case s.of.idles():
+		s.worker.EndChunk()
+	}
+}
+
+// note handles a message that neither ends a task nor needs an answer.
+func (s *session) note(ctx context.Context, message wire.Message) {
+	switch {
+	case message == (wire.Message{}): // the worker could take another task
+		s.prefetch(ctx)
+	case message.Progress != nil:
+		s.progress(*message.Progress)
+		s.noteFirst(ctx, message.Progress.First)
+	case message.Search != nil:
+		s.fleet.answered.Store(true)
+		s.noteSearch(*message.Search)
+		s.noteFirst(ctx, message.Search.First)
+	case message.Suspect != nil:
+		s.fleet.answered.Store(true)
+		s.fleet.suspects.note(s, *message.Suspect)
+	case message.Holding != nil: // it can try no record for now, or it can again
+		s.fleet.answered.Store(true)
+		text := "continuing"
+		if why := message.Holding.Why; why != "" {
+			text = "waiting: " + why
+		}
+		s.notice(text)
+	case message.Warned != nil:
+		s.fleet.warn(s.slot, message.Warned.Warnings)
+	case message.ReadComplete != nil:
+		if h := s.hand.find(message.ReadComplete.Chunk); h != nil {
+			h.read = true
+		}
+		s.prefetch(ctx)
+	case message.ReturnPrefetched != nil:
+		s.giveBackAhead(false)
+	case message.Spent != nil:
+		s.fleet.Overspent(message.Spent.Blind)
+	}
+}
+
+// notice tells the user something about the slot.
+func (s *session) notice(text string) {
+	s.fleet.Emit(event.Notice{Text: s.slot.Name + ": " + text})
+}
+
+// noteFirst records the outcome of the worker's first records.
+func (s *session) noteFirst(ctx context.Context, first *judge.First) {
+	if first != nil {
+		s.fleet.ledger.hear(s.slot.Number, first)
+		s.fleet.release(ctx, false)
+	}
+}
+
+// noteSearch reports, once in a job, that a batch killed the kernel, and nothing but the
+// bisection happens for a while; or handles a batch that fails although none of its records
+// does. The output may still be right, but computing each record alone takes long and hides a
+// mistake in the kernel: without any results so far the job stops, otherwise it warns once.
+func (s *session) noteSearch(search wire.Search) {
+	if search.Lost != nil && s.fleet.notices.isNew("search") {
+		s.notice("a whole batch failed: " + search.Lost.Message + "; bisecting it to isolate the bad records")
+	}
+	b := search.Blameless
+	if b == nil {
+		return
+	}
+	text := fmt.Sprintf("%d records failed twice as a batch with: %s; each of them succeeds alone", b.Records, b.Fault.Message)
+	if b.Alone && !s.fleet.ledger.hasResults() {
+		s.fleet.Stop(fault.FailsInBatches.New("the kernel fails on batches: %s: fix it, or compute records one by one with batches of 1", text).
+			WithDetail(b.Fault.Detail).InStep(b.Fault.Step).Set("batch-size"))
+		return
+	}
+	if s.fleet.notices.isNew("blameless") {
+		if text += " or with fewer others, which takes longer"; b.Fault.Detail != "" {
+			text += "\n" + b.Fault.Detail
+		}
+		s.notice("warning: " + text)
+	}
+}
+
+// watchFirst notifies the user, once per job, if there is no response for a long time.
+// The returned function ends the watch.
+func (s *session) watchFirst() (stop func()) {
+	timer := time.AfterFunc(s.fleet.StallAfter, func() {
+		if s.fleet.answered.Load() || s.of.idles() || !s.fleet.notices.isNew("stall") {
+			return
+		}
+		if s.member.fetches() {
+			s.notice(fmt.Sprintf("the files of the first records have not arrived after %s", s.fleet.StallAfter))
+			return
+		}
+		s.notice(fmt.Sprintf("no response to the first batch after %s; %s", s.fleet.StallAfter, s.worker.LastWords()))
+	})
+	return func() { timer.Stop() }
+}
+
+// checkSources checks the files that the worker reports. If they differ from the job's,
+// the job stops and the worker's results are discarded; the returned fault is why the
+// worker is lost.
+func (s *session) checkSources(list []wire.Source, results bool) *fault.Error {
+	s.loaded = append(s.loaded, list...)
+	e := s.fleet.Sources(list, results)
+	if e == nil || e.Kind != fault.Stopped {
+		return e
+	}
+	s.fleet.Drain(e, s.fleet.DrainTimeout)
+	return fault.Interrupted.New("%s", e.Message)
+}
