@@ -22,21 +22,15 @@ import (
 // further ones have a logged answer, whether it runs, was interrupted or is finished; 0 if
 // there is no such job.
 func Committed(output string) (records, answers int64) {
-	f := &folder{path: absolute(output) + spec.FolderSuffix}
-	entries, err := commit.ReadJournal(f.join(journalFile))
-	if errors.Is(err, os.ErrNotExist) {
-		if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil {
-			return report.In, 0
-		}
+	f := folderOf(output)
+	state, err := f.readState()
+	if err == nil {
+		return state.Done(), loggedAnswers(f, state)
 	}
-	if err != nil {
-		return 0, 0
+	if report, unread := readReport(f.join(reportFile)); errors.Is(err, os.ErrNotExist) && unread == nil && report.Stop == nil {
+		return report.In, 0
 	}
-	state, err := commit.Replay(entries)
-	if err != nil {
-		return 0, 0
-	}
-	return state.Done(), loggedAnswers(f, state)
+	return 0, 0
 }
 
 // Adopt copies what another job has committed, and the answers that it has logged, to the folder of a job that has not begun, so
@@ -47,13 +41,12 @@ func Committed(output string) (records, answers int64) {
 // The journal is copied first, because everything else only grows from there on, and it is
 // named last: until then the new job has not begun.
 func Adopt(from string, config Config) error {
-	old := &folder{path: absolute(from) + spec.FolderSuffix}
-	own := &folder{path: absolute(config.Output.Path) + spec.FolderSuffix}
+	old, own := folderOf(from), folderOf(config.Output.Path)
 	if _, err := os.Stat(own.join(journalFile)); err == nil {
 		return fault.JobUnfinished.New("the job %s has begun", config.Output.Path)
 	}
 	if err := os.MkdirAll(own.join(commit.PartsDir), 0o700); err != nil {
-		return fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
+		return notMade(err)
 	}
 	_, err := os.Stat(old.join(journalFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,7 +55,7 @@ func Adopt(from string, config Config) error {
 		err = own.adopt(old, config)
 	}
 	if err != nil {
-		for _, path := range []string{own.path, absolute(config.Output.Path), config.Output.Errors} {
+		for _, path := range []string{own.path, files.Absolute(config.Output.Path), config.Output.Errors} {
 			_ = os.RemoveAll(path)
 		}
 		return fault.JobFiles.Wrap(err)
@@ -129,7 +122,7 @@ func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 		return err
 	}
 	if failed := m.Spec.Output.Errors; failed != "" && config.Output.Errors != "" {
-		if err := commit.LinkFile(failed, absolute(config.Output.Errors)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := commit.LinkFile(failed, files.Absolute(config.Output.Errors)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func (r *rerun) restored() (c Config, path string, err error) {
 func (r *rerun) restoreKernel(c *Config) (path string, err error) {
 	was, python := r.manifest.Spec, r.manifest.Kernel.Interpreter
 	if strings.Contains(c.Kernel.Python, "/") {
-		c.Kernel.Python = absolute(c.Kernel.Python)
+		c.Kernel.Python = files.Absolute(c.Kernel.Python)
 	}
 	if c.Kernel.Name == "" {
 		c.Kernel.Name, path = was.Kernel.Name, was.PluginPath
@@ -109,7 +109,7 @@ func (r *rerun) reuse(ctx context.Context, o *order) (report Report, done bool, 
 		return Report{}, false, err
 	}
 	f := &folder{path: o.Results.Target.Beside()}
-	if m, err := readManifest(f.join(manifestFile)); err == nil && len((&earlier{manifest: m}).changes(opened)) == 0 {
+	if m, err := readManifest(f.join(manifestFile)); err == nil && len(m.changes(opened, nil, 0)) == 0 {
 		if begun, err := f.unfinished(); err == nil && begun != nil {
 			return Report{}, false, nil
 		}

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -88,12 +87,11 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	}
 	print := identity{Spec: &spec.Spec{Config: job.settings(), PluginPath: "/opt/plugins"}, Kernel: kernelPrint{Interpreter: job.Kernel.Python}}
 	print.Spec = print.Spec.Stored()
-	p := &prepared{print: print}
 	f := &folder{path: filepath.Join(dir, "out.jsonl.gpurun")}
 	if err := f.begin(); err == nil || os.Mkdir(f.path, 0o777) != nil {
 		t.Fatal("the job folder was there")
 	}
-	if err := f.save(p.manifest(time.Now())); err != nil {
+	if err := f.save(manifest{identity: print}); err != nil {
 		t.Fatal(err)
 	}
 	m, err := readManifest(f.join(manifestFile))

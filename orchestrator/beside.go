@@ -138,7 +138,7 @@ func (c Config) files(folder string) (files []NamedFile) {
 // checkWritable tries to open the file and leaves nothing behind. Permissions alone do
 // not tell whether every file system allows it.
 func checkWritable(file NamedFile) error {
-	path := realPath(file.Path)
+	path := files.RealPath(files.Absolute(file.Path))
 	if dir := filepath.Dir(path); !files.IsFolder(dir) {
 		dir = filepath.Dir(file.Path)
 		return fault.NoFolder.New("%s: the folder %s for %s does not exist: mkdir -p %s", file.Name, dir, file.Path, dir)

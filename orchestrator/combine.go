@@ -55,7 +55,7 @@ func Combine(ctx context.Context, c Combined) error {
 	if err := combined.load(); err != nil || combined.first == nil {
 		return err // nothing was kept
 	}
-	f, err := openFolder(ctx, combined.first.Spec.Writing(c.Output, c.Errors))
+	f, err := openFolder(ctx, combined.first.Spec.Writing(c.Output, c.Errors), func(string) {})
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ type combination struct {
 // load reads the job folders of the pieces.
 func (c *combination) load() error {
 	for _, p := range c.Pieces {
-		f := &folder{path: absolute(p.Output) + spec.FolderSuffix}
+		f := folderOf(p.Output)
 		m, err := readManifest(f.join(manifestFile))
 		report := Report{In: p.Records, Succeeded: p.Succeeded, Failed: p.Failed, Dropped: p.Dropped}
 		switch {
@@ -103,7 +103,7 @@ func (c *combination) load() error {
 		c.folders, c.reports = append(c.folders, f), append(c.reports, report)
 	}
 	if c.first == nil && len(c.Pieces) == 0 { // no record, hence no piece
-		c.first = &manifest{Version: manifestVersion}
+		c.first = new(manifest)
 		return json.Unmarshal(c.Print, &c.first.identity)
 	}
 	return nil
@@ -244,7 +244,7 @@ func (c *combination) report() (Report, error) {
 	r.Computed = r.In
 	r.Rate = event.Rate(r.In, r.Elapsed)
 	if c.first.Spec.Results.PartBytes == 0 {
-		r.noteOutput(c.Sum, r.Unencoded, c.first.Spec.Results.Format)
+		r.noteOutput(c.Sum, c.first.Spec.Results.Format.Unencoded(r.Unencoded))
 		return r, nil
 	}
 	r.OutputBytes = spec.At(c.Output).Bytes()

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/input"
@@ -116,12 +117,14 @@ func (c Config) settings() spec.Config {
 type order struct {
 	*spec.Spec
 	Program
+	*emitter
 	// inputs are what Input names, once the order is open.
 	inputs *source.Inputs
 	// stdin is standard input if the program feeds it with lines: see Stream.
 	stdin *format.Lines
 	// sick are devices to leave out, because records of the job failed on them.
-	sick []SickDevice
+	sick    []SickDevice
+	preview bool // only a plan is wanted
 	// checkAll: workers wait until the output of an earlier run is checked.
 	checkAll bool
 	// repaired, if set, is where a damaged input that was replaced differs from what an
@@ -131,6 +134,7 @@ type order struct {
 
 // open looks for the input.
 func (o order) open() (*order, error) {
+	o.emitter = &emitter{to: o.Display.OnEvent}
 	setDefault(&o.Options.leastTimeout, o.LeastTimeout)
 	setDefault(&o.Options.handBack, fleet.HandBackAfter)
 	setDefault(&o.Options.firstProbe, fleet.FirstProbe)
@@ -165,3 +169,29 @@ func (o *order) cores() int {
 	}
 	return resources.Cores()
 }
+
+// emitter passes events to the embedding program, one at a time.
+type emitter struct {
+	to       func(Event) // nil: no listener
+	mu       sync.Mutex
+	finished bool // Finished, the last event, was emitted
+}
+
+func (e *emitter) emit(event Event) {
+	if e.to == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.finished {
+		return
+	}
+	_, e.finished = event.(Finished)
+	e.to(event)
+}
+
+// notice shows the user a line.
+func (e *emitter) notice(text string) { e.emit(Notice{Text: text}) }
+
+// alarm shows one that even a quiet display must not hide.
+func (e *emitter) alarm(text string) { e.emit(Notice{Text: text, Alarm: true}) }

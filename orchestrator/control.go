@@ -66,7 +66,7 @@ func (c *Control) Pause() bool {
 	if paused || j == nil {
 		return !paused
 	}
-	j.emit(Paused{})
+	j.config.emit(Paused{})
 	j.fleet.EndChunks() // slots give their workers no others
 	return true
 }
@@ -81,7 +81,7 @@ func (c *Control) Resume() bool {
 		return false
 	}
 	if j != nil {
-		j.emit(Resumed{})
+		j.config.emit(Resumed{})
 	}
 	close(resume)
 	return true

@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -16,7 +18,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		err = j.unfinished(ctx)
 	}
 	if fault.KindOf(err) == fault.NoDevice && j.config.Failures.GiveUpMark {
-		j.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Value: "give-up mark"})
+		j.config.emit(Notice{Text: "no device is left: marking the remaining records as failed: " + err.Error(), Value: "give-up mark"})
 		if err = j.fleet.MarkRest(ctx, fault.As(err), j.committer.commit); err == nil {
 			err = j.unfinished(ctx)
 		}
@@ -55,16 +57,12 @@ func (j *job) unfinished(ctx context.Context) error {
 
 // report returns the figures of the ended job.
 func (j *job) report(done fleet.Report, answers int64) Report {
-	c := j.config
 	total, known := j.source.Total()
-	r := Report{
-		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Streamed: c.Results.Streamed(), Format: c.Format,
-		Kernel: c.Kernel.Name, Started: j.started, Folder: j.folder.path, BatchSize: j.plan.BatchSize,
-		GroupBy: j.plan.GroupBy, Concurrency: j.plan.Info.Concurrency, Unit: j.plan.Unit,
-		Resumed: j.before.Records, ResumedAnswers: j.earlier.answers, Answers: answers,
-		In: max(total, done.Tally.Records), Blank: j.source.Blank(), Uncounted: !known,
-		Nulls: done.Nulls, Workers: done.Workers, Scaling: done.Scaling, Sick: done.Sick, Latency: Summarize(done.Latency),
-	}
+	r := j.config.report(j.folder)
+	r.Started, r.BatchSize, r.GroupBy, r.Concurrency, r.Unit = j.started, j.plan.BatchSize, j.plan.GroupBy, j.plan.Info.Concurrency, j.plan.Unit
+	r.Resumed, r.ResumedAnswers, r.Answers = j.before.Records, j.earlier.answers, answers
+	r.In, r.Blank, r.Uncounted, r.Nulls = max(total, done.Tally.Records), j.source.Blank(), !known, done.Nulls
+	r.Workers, r.Scaling, r.Sick, r.Latency = done.Workers, done.Scaling, done.Sick, Summarize(done.Latency)
 	if !done.Opened.IsZero() {
 		r.Load = done.Opened.Sub(j.started)
 	}
@@ -83,23 +81,23 @@ func (j *job) report(done fleet.Report, answers int64) Report {
 func (j *job) finish(err error) Report {
 	answers := int64(0)
 	if err != nil {
-		answers = j.logged()
+		if state, unread := j.folder.readState(); unread == nil {
+			answers = loggedAnswers(j.folder, state)
+		}
 	}
 	report := j.report(j.fleet.Close(answers), answers)
 	report.Uncounted = report.Uncounted && err != nil
-	report.SkippedInputs = j.skips.all()
-	j.spending.note(&report)
+	report.SkippedInputs = j.ready.skips.all()
+	j.ready.spending.note(&report)
 	report.Stop = fault.As(fault.Bug.Wrap(err))
-	if report.Resume = j.resumption(err); report.Resume == ResumesNever {
-		report.Unresumable = j.config.Results.Unresumable()
-	}
+	report.Resume, report.Unresumable = j.resumption(err)
 	if !j.committer.unread {
-		report.noteOutput(j.committer.output.ResultSum(), j.committer.output.Unencoded(), j.config.Results.Format)
+		report.noteOutput(j.committer.output.ResultSum(), j.config.Results.Format.Unencoded(j.committer.output.Unencoded()))
 		if err == nil {
 			report.noteArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
 		}
 	}
-	report.diagnose(j.config.cores(), j.interpreter != "", chosen{
+	report.diagnose(j.config.cores(), j.ready.kernel.Interpreter != "", chosen{
 		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0 || j.plan.GrowBatch,
 		workers:   j.config.Devices.WorkersPerGPU == AutoWorkers || j.plan.Info.MaxWorkers == 1,
 	})
@@ -107,7 +105,7 @@ func (j *job) finish(err error) Report {
 		return report
 	}
 	saved := report.writeDurably(j.folder.join(reportFile)) == nil
-	clean := cleans(j.config, report)
+	clean := j.config.cleans(report)
 	if err == nil && (saved || clean) { // otherwise the same command can still finish it
 		j.folder.finish(clean)
 	}
@@ -115,8 +113,76 @@ func (j *job) finish(err error) Report {
 		j.folder.discard()
 	}
 	for _, stuck := range j.fleet.Stuck() {
-		j.emit(Notice{Text: "gpurun exits without waiting for " + stuck.String()})
+		j.config.notice("gpurun exits without waiting for " + stuck.String())
 	}
-	j.emit(Finished{Report: report})
+	j.config.emit(Finished{Report: report})
 	return report
+}
+
+// Resumption is what running the same command does after a job has stopped.
+type Resumption string
+
+// What the same command does; messages promise nothing else.
+const (
+	// ResumesAtOnce: it resumes the job.
+	ResumesAtOnce Resumption = "at-once"
+	// ResumesWhenFixed: it resumes the job once the cause of the stop is fixed: a full
+	// disk, a lost device.
+	ResumesWhenFixed Resumption = "when-fixed"
+	// ResumesAsAdvised: it is refused or stops in the same way; the stop message says
+	// what to do.
+	ResumesAsAdvised Resumption = "as-advised"
+	// ResumesSameStream: it resumes the job if its input, a stream, delivers the same bytes
+	// again, once the cause of the stop is fixed.
+	ResumesSameStream Resumption = "same-stream"
+	// ResumesNever: it starts over. The output is a stream, which cannot be written twice.
+	ResumesNever Resumption = "never"
+)
+
+// errAdvised marks a fault whose message says what to do before the job can resume.
+var errAdvised = errors.New("the message says how to resume")
+
+// resumption returns what the same command does after err stopped the job, and why it can never
+// resume.
+func (j *job) resumption(err error) (_ Resumption, never string) {
+	never = j.config.Results.Unresumable()
+	switch kind := fault.KindOf(err); {
+	case err == nil:
+		return "", ""
+	case never != "":
+		return ResumesNever, never
+	case errors.Is(err, errAdvised) || !slices.Contains(stopped, kind) && !slices.Contains(fixable, kind):
+		return ResumesAsAdvised, ""
+	case j.streamLost():
+		return ResumesSameStream, ""
+	case slices.Contains(stopped, kind):
+		return ResumesAtOnce, ""
+	}
+	return ResumesWhenFixed, ""
+}
+
+// stopped are the kinds of fault that end a job which nothing keeps from resuming, fixable those
+// whose cause must be fixed first.
+var (
+	stopped = []fault.Kind{fault.Canceled, fault.Stopped}
+	fixable = []fault.Kind{fault.Storage, fault.NoDevice, fault.Device, fault.Worker}
+)
+
+// streamLost reports whether the input is a stream that must arrive again: the spool has not all
+// of it.
+func (j *job) streamLost() bool {
+	_, whole := j.source.Total()
+	return j.config.inputs.Streams() && !(j.config.Resume.Spool && whole)
+}
+
+// streamNote warns the user before the work that an interruption loses all of it.
+func streamNote(o *order) []string {
+	why := o.Results.Unresumable()
+	switch {
+	case why == "" && o.inputs.Streams() && !o.Resume.Spool:
+		return []string{"if this job is interrupted, the same command resumes it only if the same bytes arrive again: its input is a stream"}
+	case why == "":
+		return []string{} // an empty list in JSON, not null
+	}
+	return []string{"this job cannot be resumed if it is interrupted: " + why}
 }

@@ -20,7 +20,7 @@ func TestReportOfAnUnreadOutput(t *testing.T) {
 	}
 	defer in.Close()
 	for unread, want := range map[bool]int64{false: 30, true: 10} {
-		j := &job{prepared: &prepared{config: &order{Spec: &spec.Spec{}}, earlier: newEarlier(), source: &source.Source{Source: in}}, folder: &folder{}, committer: &committer{unread: unread}}
+		j := &job{config: &order{Spec: &spec.Spec{}}, plan: new(Plan), earlier: newEarlier(), source: &source.Source{Source: in}, folder: &folder{}, committer: &committer{unread: unread}}
 		if r := j.report(fleet.Report{Tally: tally(30), Appended: tally(10)}, 0); r.Succeeded != want || r.Pending != 1000-want {
 			t.Errorf("unread %t: %+v", unread, r)
 		}

@@ -126,9 +126,8 @@ func Kept(folder string) (kept func(number int64) bool, err error) {
 		return nil, err
 	}
 	state, err := commit.Replay(entries)
-	done := isCommitted(state)
 	return func(number int64) bool {
 		_, is := logged[number]
-		return is || done(number)
+		return is || state.Holds(number, 1)
 	}, err
 }

@@ -3,7 +3,9 @@ package orchestrator
 import (
 	"slices"
 
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
@@ -43,15 +45,12 @@ type filePrint struct {
 	Sum  string `json:"sum"`
 }
 
-// asBefore returns the input as it should be compared with that of an earlier run: files whose
-// content is the same get their former times, and touched is true.
-func (i inputPrint) asBefore(e *earlier) (_ inputPrint, touched bool, err error) {
-	i.Files, touched, err = source.AsBefore(i.Files, e.manifest.Input.Files, e.manifest.Cut.Sums, e.log, e.reached())
-	return i, touched, err
+// asBefore returns an input as it should be compared with that of the job: files whose content is
+// the same get their former times, and touched is true.
+func (m *manifest) asBefore(now inputPrint, log *input.Log, done int64) (_ inputPrint, touched bool, err error) {
+	now.Files, touched, err = source.AsBefore(now.Files, m.Input.Files, m.Cut.Sums, log, done)
+	return now, touched, err
 }
-
-// touchedNote explains why a job is resumed although its input's times changed.
-const touchedNote = "the input was touched after the job started; its content is unchanged"
 
 // differences describes how an input differs from what it was. How files were named does not
 // matter.
@@ -64,18 +63,18 @@ func (i inputPrint) differences(was inputPrint) []string {
 	return append(spec.Differences("the input's", was, i), texts...)
 }
 
-// identify reads the files that a job depends on. files are the kernel's.
-func identify(c *order, files []string) (identity, error) {
+// identify reads the files that a job depends on. programs are the kernel's.
+func identify(c *order, programs []string) (identity, error) {
 	id := identity{Spec: c.Stored(), Input: inputPrint{
 		Path: c.Input.Path, Files: c.inputs.States(), Format: c.Input.Format, Columns: c.Input.Columns, Offset: c.Input.Offset, Limit: c.Input.Limit,
 	}}
 	if paths := c.inputs.Paths(); len(paths) == 1 && c.Input.Path != "-" {
-		id.Input.Path = absolute(paths[0])
+		id.Input.Path = files.Absolute(paths[0])
 	}
 	if err := c.inputs.Check(); err != nil {
 		return id, err
 	}
-	for _, path := range files {
+	for _, path := range programs {
 		sum, err := filesum.Program(path)
 		if err != nil {
 			return id, fault.KernelFile.New("read kernel: %w", err)

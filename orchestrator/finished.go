@@ -5,14 +5,117 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
+
+// finished returns the report of a job in which nothing is left to compute. If it was killed when
+// only the final renames were missing, those are made up for. Running a finished job again
+// reports that it is complete. Any other job continues as the earlier run planned it.
+func (e *earlier) finished(ctx context.Context, o *order, f *folder) (report Report, done bool, err error) {
+	notice := Notice{Text: "the job is already finished", Code: fault.JobFinished}
+	if e.resumes {
+		if o.Spec = o.Continuing(e.manifest.Spec); !e.state.Complete {
+			return report, false, nil
+		}
+		notice = Notice{Text: "the job was already complete; only its files had not been renamed yet"}
+		report, err = e.complete(o, f)
+	} else if report, done = isFinished(ctx, o, f); !done {
+		return report, false, nil
+	}
+	if err == nil {
+		o.emit(notice)
+		o.emit(Finished{Report: report})
+	}
+	return report, true, err
+}
+
+// complete gives the files of a job their names.
+func (e *earlier) complete(o *order, f *folder) (Report, error) {
+	if err := spec.CheckChanges(e.manifest.changes(o, e.log, e.reached()), o.Resume.AcceptChanges); err != nil {
+		return Report{}, err
+	}
+	tally := e.state.Durable.Tally
+	report := o.report(f)
+	report.Started, report.In, report.Resumed, report.Blank = time.Now(), tally.Records, tally.Records, e.manifest.Cut.Blank
+	report.noteOutput(e.state.ResultSum(), o.Results.Format.Unencoded(e.state.Unencoded()))
+	_, layout := o.Results.Stored(e.manifest.Layout)
+	options := o.Commit(f.path, layout)
+	options.Layout.Settle()
+	report.noteArrays(options.Arrays, e.state.ArraySums(options))
+	err := commit.Complete(options, e.state)
+	report.Stop = fault.As(err)
+	report.close(time.Now(), tally)
+	if err == nil {
+		err = report.writeDurably(f.join(reportFile))
+	}
+	if err == nil {
+		f.finish(o.cleans(report))
+	}
+	return report, err
+}
+
+// isFinished returns the report of this job if it is already finished and its output is
+// unchanged. A stream may be another one.
+func isFinished(ctx context.Context, o *order, f *folder) (Report, bool) {
+	if o.Resume.Fresh || o.Output.Force || o.inputs.Streams() || retry.Committed(f.path) { // a retry is half merged, or its state is unknown
+		return Report{}, false
+	}
+	m, err := readManifest(f.join(manifestFile))
+	if err != nil || len(m.changes(o, nil, 0)) > 0 {
+		return Report{}, false
+	}
+	report, err := readReport(f.join(reportFile))
+	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, o.Results.Target, report) {
+		return Report{}, false
+	}
+	if path := m.Spec.Output.Errors; path != "" && spec.At(path).Bytes() < 0 {
+		return Report{}, false
+	}
+	report.Resumed = report.In
+	f.freshen(o, m)
+	return report, true
+}
+
+// withDifference adds to the error about an output that exists why the job is not the one
+// that has finished here.
+func (f *folder) withDifference(ctx context.Context, o *order, err error) error {
+	e := fault.As(err)
+	if e == nil || e.Code != fault.OutputExists {
+		return err
+	}
+	if missing := o.inputs.Check(); missing != nil {
+		return missing
+	}
+	m, unread := readManifest(f.join(manifestFile))
+	if unread != nil {
+		return err // another program has written it
+	}
+	if list := m.changes(o, nil, 0); len(list) > 0 {
+		var texts []string
+		if len(m.Input.Files) > 1 && list[0].What == "input" {
+			e = e.WithCode(fault.OutputOfOtherFiles)
+		}
+		if report, err := readReport(f.join(reportFile)); err == nil && report.Failed > 0 && list[0].What == "kernel" {
+			e = e.WithCode(fault.OutputWithFailures)
+		}
+		for _, change := range list {
+			texts = append(texts, change.Text)
+		}
+		return fault.New(e.Kind, "%w, and the job has changed since it wrote that file: %s", e, strings.Join(texts, "; "))
+	}
+	if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil && !f.outputUnchanged(ctx, o.Results.Target, report) {
+		return fault.New(e.Kind, "%w, and is no longer what the job wrote", e)
+	}
+	return err
+}
 
 // Verify reads the output of a finished job and compares it with the checksums recorded
 // when it was written. A difference is a fault of kind Conflict that says what differs.
@@ -72,12 +175,12 @@ func (f *folder) outputUnchanged(ctx context.Context, output spec.Target, report
 
 // freshen gives the output of a finished job the current time if a file that it depends on is newer:
 // make and others run the command again until the output is the newest.
-func (f *folder) freshen(c *order, m *manifest) {
-	paths := slices.Clone(c.Inputs)
+func (f *folder) freshen(o *order, m *manifest) {
+	paths := slices.Clone(o.Inputs)
 	for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
 		paths = append(paths, file.Path)
 	}
-	output, err := os.Stat(c.Output.Path)
+	output, err := os.Stat(o.Output.Path)
 	if err != nil || !slices.ContainsFunc(paths, func(path string) bool {
 		info, err := os.Stat(path)
 		return err == nil && info.ModTime().After(output.ModTime())
@@ -85,7 +188,7 @@ func (f *folder) freshen(c *order, m *manifest) {
 		return
 	}
 	now := time.Now()
-	_ = os.Chtimes(c.Output.Path, now, now)
+	_ = os.Chtimes(o.Output.Path, now, now)
 	_ = os.Chtimes(f.join(reportFile), now, now.Add(time.Millisecond)) // the output is as it was: see outputUnchanged
 }
 
@@ -93,12 +196,12 @@ func (f *folder) freshen(c *order, m *manifest) {
 func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
 	r.Arrays = nil
 	for i, a := range arrays {
-		r.Arrays = append(r.Arrays, ArrayReport{Path: absolute(a.Path), Bytes: sums[i].Bytes, CRC32C: chunk.CRC(sums[i].CRC)})
+		r.Arrays = append(r.Arrays, ArrayReport{Path: files.Absolute(a.Path), Bytes: sums[i].Bytes, CRC32C: chunk.CRC(sums[i].CRC)})
 	}
 }
 
 // noteOutput records what the output must contain, and its size before encoding.
-func (r *Report) noteOutput(sum chunk.FileSum, unencoded int64, format encode.Format) {
+func (r *Report) noteOutput(sum chunk.FileSum, unencoded int64) {
 	crc := chunk.CRC(sum.CRC)
-	r.OutputBytes, r.OutputCRC32C, r.Unencoded = sum.Bytes, &crc, format.Unencoded(unencoded)
+	r.OutputBytes, r.OutputCRC32C, r.Unencoded = sum.Bytes, &crc, unencoded
 }

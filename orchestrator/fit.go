@@ -1,205 +1,181 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/resources"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/fleet"
 )
 
-// fitKernel matches the kernel's needs with the devices: it drops unsuitable devices
-// and applies the kernel's batch size. The input is cut again if it was cut for other
-// devices (recut) or if that turns out here.
-func (p *prepared) fitKernel(recut bool) error {
-	before := len(p.plan.Slots)
+// lane is how the kernel of a job computes: batches, or records one by one.
+type lane struct {
+	fleet.Lane
+	window   int      // how many batches a worker reads at a time
+	least    int64    // records of a chunk of a stream
+	oneChunk bool     // each slot gets one chunk
+	grouped  []string // the member by whose size records are grouped, if any
+	figures  string   // the file of what the kernel counts; "" if it counts nothing
+}
+
+const (
+	// concurrentGroup is how many records a worker reads at a time for a kernel that
+	// computes them one by one. A chunk holds whole groups, so a small job still uses all
+	// devices.
+	concurrentGroup = 16
+	// chunkRounds is how many records for each one in flight a chunk of a stream holds at
+	// least, chunkBatches how many batches.
+	chunkRounds  = 64
+	chunkBatches = 16
+	// grownChunks is the number of chunks per slot if batches grow: a batch does not reach into the
+	// next chunk. Chunks of a stream are grownRecords times as large.
+	grownChunks  = 4
+	grownRecords = 8
+	// manyWindows is how many windows a slot must have so that its chunks are whole ones: with
+	// fewer, the slots would get unequal shares.
+	manyWindows = 4
+)
+
+// fit matches the devices and the settings with what the kernel says of itself, and cuts an input
+// that is counted.
+func (p *prepared) fit() (err error) {
 	if p.plan.Info.NoDevice {
 		p.staff.useNoDevice()
 	}
 	if err := p.staff.fitDevices(); err != nil {
 		return err
 	}
-	info := p.plan.Info
-	recut = recut || len(p.plan.Slots) != before
-	p.plan.BatchSize = p.config.Batching.Size
-	if p.plan.BatchSize == 0 && info.BatchSize > 0 {
-		p.plan.BatchSize, recut = info.BatchSize, true
+	fit := p.config.fitBatches
+	if p.plan.Info.Concurrency > 0 {
+		fit = p.config.fitRecords
 	}
-	if info.Concurrency > 0 {
-		if err := p.fitConcurrency(); err != nil {
+	if p.lane, err = fit(&p.plan); err != nil {
+		return err
+	}
+	if err := p.config.fitMembers(p.plan, p.lane); err != nil {
+		return err
+	}
+	return p.cutCounted()
+}
+
+// fitRecords is for a kernel that computes records one by one.
+func (o *order) fitRecords(plan *Plan) (lane, error) {
+	n := plan.Info.Concurrency
+	for _, one := range []struct {
+		set           bool
+		what, setting string
+	}{
+		{o.Batching.Auto, "searching for the best batch size", "batch-size"},
+		{o.Batching.GroupBy != "" && o.Batching.GroupBy != NoGrouping, "grouping records", "group-by"},
+		{o.Batching.Cost > 0, "a batch cost", "batch-cost"},
+	} {
+		if one.set {
+			return lane{}, fault.KernelUnsuited.New("kernel %s computes records one by one (concurrency %d): %s does not combine with it", plan.Kernel, n, one.what).Set(one.setting)
+		}
+	}
+	plan.BatchSize = cmp.Or(o.Batching.Size, plan.Info.BatchSize, concurrentGroup)
+	plan.Unit, plan.Flight = "records", fmt.Sprintf("%d records in flight", n)
+	return lane{
+		Lane: fleet.RecordLane(n, o.Failures.Retries), window: 1, figures: figuresFile,
+		least: max(int64(chunkBatches*plan.BatchSize), int64(chunkRounds*n)),
+		// Idle slots share the chunk of a busy one, so a slot gets a single chunk unless the parts
+		// of the output end where chunks do.
+		oneChunk: !o.Results.EndsWithChunks() && o.Batching.ChunksPerGPU == DefaultChunksPerGPU,
+	}, nil
+}
+
+// fitBatches is for a kernel that computes batches.
+func (o *order) fitBatches(plan *Plan) (lane, error) {
+	info, l := plan.Info, lane{Lane: fleet.BatchLane(), window: 1}
+	if setting := limitOf(o.Resume); setting != "" {
+		return l, fault.JobFiles.Of(fault.Usage, "kernel %s computes batches, in which gpurun cannot count requests and tokens; a limit needs a kernel that computes records one by one",
+			plan.Kernel).Set(setting)
+	}
+	plan.BatchSize = cmp.Or(o.Batching.Size, info.BatchSize, DefaultBatchSize)
+	plan.Unit, plan.Flight = "batches", fmt.Sprintf("batches of %d", plan.BatchSize)
+	batches := chunkBatches
+	switch plan.GroupBy = cmp.Or(o.Batching.GroupBy, info.GroupBy); plan.GroupBy {
+	default:
+		l.grouped, l.window = []string{plan.GroupBy}, wire.WindowBatches
+		plan.Flight += ", grouped by " + plan.GroupBy
+	case "", NoGrouping:
+		if plan.GroupBy = ""; o.Batching.Cost > 0 {
+			return l, fault.KernelUnsuited.New("a batch cost limits batches of grouped records, and these are not grouped: name the member to group by").Set("group-by")
+		}
+		if plan.GrowBatch = info.GrowBatch && info.BatchSize == 0 && o.Batching.Size == 0 && !o.Batching.Auto; plan.GrowBatch {
+			plan.Flight += " or more"
+			batches *= grownRecords
+		}
+	}
+	l.least = int64(batches * plan.BatchSize)
+	return l, nil
+}
+
+// fitMembers refuses to fetch files for a kernel that does not read them, and columns that leave
+// out a member that the job itself reads.
+func (o *order) fitMembers(plan Plan, l lane) error {
+	if len(o.Fetch.Members) > 0 && !plan.Info.ReadsFetched {
+		return fault.KernelUnsuited.New("kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them", plan.Kernel).Set("fetch")
+	}
+	for _, one := range []struct {
+		names []string
+		use   string
+	}{{o.fetchFields(), "which names the files to fetch"}, {l.grouped, "by which records are grouped"}} {
+		for _, name := range one.names {
+			if !o.Input.Reads(name) {
+				return fault.NoSuchColumn.New("the columns to read lack %q, %s", name, one.use).Set("columns")
+			}
+		}
+	}
+	return nil
+}
+
+// fetchFields are the members of a record that name files.
+func (o *order) fetchFields() (fields []string) {
+	for _, m := range o.Fetch.Members {
+		fields = append(fields, m.Field)
+	}
+	return fields
+}
+
+// chunks returns the desired number of chunks of an input with this many records, -1 if that is
+// unknown, and what their size should be a multiple of. If records are grouped, a chunk should
+// hold whole windows, because a window does not reach into the next chunk; but every slot should
+// get a chunk. A slow slot's remainder is shared anyway.
+func (p *prepared) chunks(records int64) (n, unit int) {
+	slots, each, unit := len(p.plan.Slots), p.config.Batching.ChunksPerGPU, p.plan.BatchSize
+	if each == 1 { // the static split: ceil(n / slots)
+		return slots, 1
+	}
+	if p.plan.GrowBatch && each == DefaultChunksPerGPU {
+		each = grownChunks
+	}
+	if p.lane.oneChunk {
+		each = 1
+	}
+	if p.lane.window == 1 || records < 0 || slots == 0 {
+		return slots * each, unit
+	}
+	windows := records / int64(slots*p.lane.window*unit) // for each slot
+	if windows >= manyWindows {
+		unit *= p.lane.window
+	}
+	return slots * max(1, int(min(int64(each), windows))), unit
+}
+
+// cutCounted cuts an input that was counted, and describes the chunks.
+func (p *prepared) cutCounted() (err error) {
+	if p.count != nil {
+		chunks, unit := p.chunks(p.count.Records())
+		if p.cut, err = p.count.Cut(chunks, unit); err != nil {
 			return err
 		}
-		recut = true
+		p.plan.Chunks, p.plan.ChunkRecords = int64(len(p.cut.Chunks)), chunk.Size(p.cut.Records, chunks, unit)
 	}
-	setDefault(&p.plan.BatchSize, DefaultBatchSize)
-	setDefault(&p.plan.Unit, "batches")
-	setDefault(&p.plan.Flight, fmt.Sprintf("batches of %d", p.plan.BatchSize))
-	if err := p.checkLimits(); err != nil {
-		return err
-	}
-	if err := p.fitGroups(); err != nil {
-		return err
-	}
-	p.plan.GrowBatch = info.GrowBatch && info.BatchSize == 0 && p.config.Batching.Size == 0 && !p.config.Batching.Auto && p.plan.GroupBy == ""
-	if err := p.fitFetch(); err != nil {
-		return err
-	}
-	if err := p.fitColumns(); err != nil {
-		return err
-	}
-	if p.plan.GrowBatch {
-		p.plan.Flight += " or more"
-	}
-	recut = recut || p.plan.GroupBy != "" || p.plan.GrowBatch
-	if !recut || p.count == nil { // it is already cut, or it is cut when it is read
-		return nil
-	}
-	var err error
-	p.cut, err = p.count.Cut(p.chunks())
-	return err
-}
-
-// fitColumns refuses columns that leave out a member that the job itself reads.
-func (p *prepared) fitColumns() error {
-	if len(p.config.Input.Columns) == 0 {
-		return nil
-	}
-	read := make(map[string]bool)
-	for _, column := range p.config.Input.Columns {
-		name, _, _ := strings.Cut(column, ":")
-		read[column], read[name] = true, true
-	}
-	for _, field := range p.fetchFields() {
-		if !read[field] {
-			return fault.NoSuchColumn.New("the columns to read lack %q, which names the files to fetch", field).Set("columns")
-		}
-	}
-	if by := p.plan.GroupBy; by != "" && !read[by] {
-		return fault.NoSuchColumn.New("the columns to read lack %q, by which records are grouped", by).Set("columns")
+	if p.cut.Counted() {
+		p.plan.Records, p.plan.Resumed = p.cut.Records, p.earlier.state.Done()
 	}
 	return nil
-}
-
-// fitDevices keeps the slots that the kernel can use and reports why it cannot use the
-// others.
-func (s *staff) fitDevices() error {
-	info := s.plan.Info
-	var kept []Slot
-	var left []string
-	taken := make(map[string]uint64) // memory, by device
-	for _, slot := range s.plan.Slots {
-		if s.auto() && (info.MaxWorkers > 0 && s.sharers(kept, slot) >= info.MaxWorkers || s.exceedsHost(kept, slot)) {
-			continue
-		}
-		device := slot.Device()
-		if info.NeedsGPU && !device.GPU {
-			return s.needsGPU(slot)
-		}
-		usable := s.usableMemory(slot)
-		taken[slot.Key()] += info.MinMemory
-		if device.GPU && usable > 0 && taken[slot.Key()] > usable {
-			if s.auto() && slot.Rank > 0 {
-				continue // it would have been added only if it fits
-			}
-			left = append(left, fmt.Sprintf("%s has %d MiB available", slot.Name, (usable-min(usable, taken[slot.Key()]-info.MinMemory))>>20))
-			continue
-		}
-		slot.Number = len(kept)
-		kept = append(kept, slot)
-	}
-	if len(left) == 0 {
-		s.plan.Slots = kept
-		return nil
-	}
-	why := fmt.Sprintf("kernel %s needs %d MiB of GPU memory; %s", s.config.Kernel.Name, info.MinMemory>>20, strings.Join(left, ", "))
-	if len(kept) == 0 {
-		return fault.SmallGPUs.New("%s", why)
-	}
-	if note := "not used: " + why; !slices.Contains(s.plan.Notes, note) { // an earlier claim may have noted it
-		s.plan.Notes = append(s.plan.Notes, note)
-	}
-	s.plan.Slots = kept
-	return nil
-}
-
-// leastHost is the host memory that each CPU worker needs at least.
-const leastHost = 512 << 20
-
-// exceedsHost reports whether the host has no memory for another CPU worker.
-func (s *staff) exceedsHost(kept []Slot, slot Slot) bool {
-	available := resources.System{}.Available()
-	needed := max(leastHost, s.plan.Info.MinMemory)
-	return slot.Devices[0].Kind == gpu.CPU && available > 0 && len(kept) > 0 && uint64(len(kept)+1)*needed > available
-}
-
-// sharers returns how many slots share a slot's device. All CPU devices are one machine.
-func (s *staff) sharers(slots []Slot, slot Slot) (n int) {
-	for _, other := range slots {
-		if other.Key() == slot.Key() || slot.Devices[0].Kind == gpu.CPU {
-			n++
-		}
-	}
-	return n
-}
-
-// needsGPU is the fault of a slot without the GPU that the kernel needs.
-func (s *staff) needsGPU(slot Slot) error {
-	e := fault.NeedsGPU.New("kernel %s needs a GPU, but none is available (%s)", s.config.Kernel.Name, slot.Name)
-	if strings.HasPrefix(s.config.Devices.GPUs, "cpu:") {
-		return fault.New(e.Kind, "%w: select GPUs, not %s", e, s.config.Devices.GPUs).Set("gpus")
-	}
-	return fault.New(e.Kind, "%w: this machine has no NVIDIA driver (Debian: apt install nvidia-driver; Ubuntu: ubuntu-drivers install; a container: docker run --gpus all)", e)
-}
-
-// usableMemory returns how much memory the workers on a slot's devices may use
-// together; 0 if unknown.
-func (s *staff) usableMemory(slot Slot) (sum uint64) {
-	for _, device := range slot.Devices {
-		usable := s.config.Devices.Monitor.UsableMemory(device.Memory)
-		if usable == 0 {
-			return 0
-		}
-		sum += usable
-	}
-	return sum
-}
-
-// workersPerGPU returns how many workers each group of devices gets, as far as that is
-// known before the kernel is asked.
-func (s *staff) workersPerGPU(groups [][]gpu.Device) int {
-	if s.config.Devices.WorkersPerGPU != AutoWorkers {
-		return s.config.Devices.WorkersPerGPU
-	}
-	if len(groups) > 0 && groups[0][0].Kind == gpu.CPU {
-		return 1 // their number already follows from the cores
-	}
-	return gpu.AutoCapacity(s.config.cores(), len(groups), 0, 0)
-}
-
-// keepSlots reduces the slots to n: the least loaded devices keep theirs; ties go to
-// those with the most free memory. It acquires the kept slots in the registry.
-func (s *staff) keepSlots(n int) {
-	capacity := make(map[string]int)
-	var leaders []gpu.Device
-	for _, slot := range s.plan.Slots {
-		if capacity[slot.Key()]++; capacity[slot.Key()] == 1 {
-			leaders = append(leaders, slot.Devices[0])
-		}
-	}
-	s.registry = gpu.NewRegistry(leaders, func(d gpu.Device) int { return capacity[d.String()] })
-	chosen := make(map[string]int)
-	for range min(n, len(s.plan.Slots)) {
-		if device, ok := s.registry.Acquire(); ok {
-			chosen[device.String()]++
-		}
-	}
-	s.plan.Slots = slices.DeleteFunc(s.plan.Slots, func(slot Slot) bool {
-		chosen[slot.Key()]--
-		return chosen[slot.Key()] < 0
-	})
-	for i := range s.plan.Slots {
-		s.plan.Slots[i].Number = i
-	}
 }

@@ -2,12 +2,15 @@ package orchestrator
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -75,16 +78,16 @@ const (
 )
 
 // openFolder creates and locks the folder of a job.
-func openFolder(ctx context.Context, s *spec.Spec) (*folder, error) {
+func openFolder(ctx context.Context, s *spec.Spec, notice func(string)) (*folder, error) {
 	path := s.Results.Target.Folder(s.Resume.WorkDir)
 	if err := s.CheckApart(path); err != nil {
 		return nil, err
 	}
 	_, missing := os.Stat(path)
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, notMade(s, path, err)
+		return nil, s.NotMade(path, err)
 	}
-	f, err := lockFolder(ctx, path, s.Output.Path, s.Display.OnEvent)
+	f, err := lockFolder(ctx, path, s.Output.Path, notice)
 	if err != nil {
 		return nil, err
 	}
@@ -96,18 +99,17 @@ func openFolder(ctx context.Context, s *spec.Spec) (*folder, error) {
 }
 
 // lockFolder locks the folder of the job with this output.
-func lockFolder(ctx context.Context, path, output string, emit func(Event)) (*folder, error) {
+func lockFolder(ctx context.Context, path, output string, notice func(string)) (*folder, error) {
 	f := &folder{path: path}
-	if err := makePrivate(path); err != nil {
-		return nil, err
+	err := files.MakePrivate(path)
+	var other *files.NotOwnError
+	if errors.As(err, &other) {
+		return nil, fault.JobFolderTaken.New("the job folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
 	}
-	tell := func(text string) {
-		if emit != nil {
-			emit(Notice{Text: text})
-		}
+	if err != nil {
+		return nil, notMade(err)
 	}
-	var err error
-	if f.lock, err = takeLock(ctx, f.join("lock"), tell); err != nil {
+	if f.lock, err = takeLock(ctx, f.join("lock"), notice); err != nil {
 		return nil, err
 	}
 	if err := f.checkOwner(output); err != nil {
@@ -117,31 +119,13 @@ func lockFolder(ctx context.Context, path, output string, emit func(Event)) (*fo
 	return f, nil
 }
 
-// notMade is the error of a job folder that cannot be created.
-func notMade(s *spec.Spec, path string, err error) error {
-	dir := s.Resume.WorkDir
-	switch permission := errors.Is(err, os.ErrPermission); {
-	case permission && dir != "":
-		return fault.NoPermission.New("no permission to write to the work directory %s", dir).By(err).Set("work-dir")
-	case permission && !s.Results.Streamed():
-		return fault.NoPermission.New("no permission to write to the folder %s: choose another one for the output", filepath.Dir(path)).By(err)
-	}
-	e := fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
-	if dir == "" && s.Results.Streamed() {
-		return e.Set("work-dir")
-	}
-	return e
+// notMade is the fault of files in a job folder that cannot be created.
+func notMade(err error) error {
+	return fault.JobFiles.Of(spec.KindOfDisk(err), "make job folder: %w", err)
 }
 
-// kindOfDisk distinguishes a disk that cannot be written now from a wrong path.
-func kindOfDisk(err error) fault.Kind {
-	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, disk) {
-			return fault.Storage
-		}
-	}
-	return fault.Usage
-}
+// folderOf returns the job folder next to an output.
+func folderOf(output string) *folder { return &folder{path: spec.At(output).Beside()} }
 
 func (f *folder) join(names ...string) string {
 	return filepath.Join(append([]string{f.path}, names...)...)
@@ -193,14 +177,14 @@ func damagedFolder(err error) error {
 func (f *folder) begin() error {
 	entries, err := os.ReadDir(f.path)
 	if err != nil {
-		return fault.JobFiles.Of(kindOfDisk(err), "read job folder: %w", err)
+		return fault.JobFiles.Of(spec.KindOfDisk(err), "read job folder: %w", err)
 	}
 	for _, entry := range entries {
 		if entry.Name() == "lock" {
 			continue
 		}
 		if err := os.RemoveAll(f.join(entry.Name())); err != nil {
-			return fault.JobFiles.Of(kindOfDisk(err), "clear job folder: %w", err)
+			return fault.JobFiles.Of(spec.KindOfDisk(err), "clear job folder: %w", err)
 		}
 	}
 	return f.makeDirs()
@@ -213,7 +197,7 @@ func (f *folder) makeDirs() error {
 			return damagedFolder(err)
 		}
 		if err != nil {
-			return fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
+			return notMade(err)
 		}
 	}
 	return nil
@@ -221,6 +205,7 @@ func (f *folder) makeDirs() error {
 
 // save writes job.json, which makes the job resumable.
 func (f *folder) save(m manifest) error {
+	m.Version = manifestVersion
 	m.Sum = m.sum()
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -246,7 +231,7 @@ func (f *folder) finish(clean bool) {
 
 // cleans reports whether the folder of a finished job can be removed. If records
 // failed, it holds their details, and a retry needs it.
-func cleans(c *order, r Report) bool { return c.Resume.Clean && r.Failed == 0 }
+func (o *order) cleans(r Report) bool { return o.Resume.Clean && r.Failed == 0 }
 
 // close unlocks the folder, and removes it if it is new and the job never started.
 func (f *folder) close(begun bool) {
@@ -254,4 +239,120 @@ func (f *folder) close(begun bool) {
 	if f.made && !begun {
 		_ = os.RemoveAll(f.path)
 	}
+}
+
+// discarded is what is useless in the folder of a job that cannot resume: copies of its
+// input, and results on their way to a stream.
+var discarded = []string{commit.PartsDir, spoolDir, "*.partial"}
+
+// discard removes those files.
+func (f *folder) discard() {
+	for _, name := range discarded {
+		found, _ := filepath.Glob(f.join(name))
+		for _, path := range found {
+			_ = os.RemoveAll(path)
+		}
+	}
+}
+
+// keepStreams is how long the folder of a job without an output file is kept: its logs,
+// failures and report are all that remains of it. keepKilled is how long the folder of
+// a killed job keeps its data, including copies of its input: as long as a job may take
+// to lock a folder that it has just created.
+const (
+	keepStreams = 7 * 24 * time.Hour
+	keepKilled  = time.Minute
+)
+
+// streamFolder matches the names of such folders: see streamFolderPath.
+var streamFolder = regexp.MustCompile(`^\d{8}-\d{6}-\d+-[0-9a-f]{6}$`)
+
+// pruneStreams removes old folders of streams, and the data in those whose jobs were
+// killed. Users do not know these folders, so they would pile up.
+func pruneStreams(dir string, now time.Time) {
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.IsDir() || !files.IsOwn(info) || !streamFolder.MatchString(entry.Name()) {
+			continue
+		}
+		f := &folder{path: filepath.Join(dir, entry.Name())}
+		age := now.Sub(info.ModTime())
+		if age < keepStreams && (age < keepKilled || !f.holdsData()) {
+			continue
+		}
+		lock, err := takeLock(context.Background(), f.join("lock"), nil)
+		if err != nil {
+			continue // it is running
+		}
+		if f.discard(); age >= keepStreams {
+			_ = os.RemoveAll(f.path)
+		} else {
+			_ = os.Chtimes(f.path, now, info.ModTime()) // do not make it look younger
+		}
+		lock.release()
+	}
+}
+
+// holdsData reports whether the folder holds more than a finished stream leaves behind.
+func (f *folder) holdsData() bool {
+	for _, name := range discarded {
+		if found, _ := filepath.Glob(f.join(name)); len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// recordsOutput reports whether a folder belongs to the job that writes this output.
+func recordsOutput(folder, output string) bool {
+	m, err := readManifest(filepath.Join(folder, manifestFile))
+	return err == nil && m.writes(output)
+}
+
+// writes reports whether the job was started for this output, under any name.
+func (m *manifest) writes(output string) bool {
+	return samePath(m.Spec.Output.Path, output)
+}
+
+// samePath reports whether two names lead to the same place, even if there is nothing yet.
+func samePath(a, b string) bool {
+	return files.RealPath(files.Absolute(a)) == files.RealPath(files.Absolute(b))
+}
+
+// movedWith returns where a file of the job is now that its output is at this path. A file in
+// the output's folder, or below, moves with the output. with is false for others, and for a
+// file that a job shares with its copy.
+func (m *manifest) movedWith(output, path string) (now string, with bool) {
+	if m.writes(output) {
+		return path, true
+	}
+	inside, err := filepath.Rel(filepath.Dir(filepath.Clean(m.Spec.Output.Path)), path)
+	if err != nil || !filepath.IsLocal(inside) {
+		return path, false
+	}
+	now = filepath.Join(filepath.Dir(files.Absolute(output)), inside)
+	if _, err := os.Stat(filepath.Clean(m.Spec.Output.Path) + spec.FolderSuffix); err == nil && samePath(now, path) {
+		return path, false
+	}
+	return now, true
+}
+
+// checkOwner refuses a folder in a work folder that records another output.
+func (f *folder) checkOwner(output string) error {
+	if spec.At(output).Owns(f.path) {
+		return nil
+	}
+	m, err := readManifest(f.join(manifestFile))
+	if err != nil || m.writes(output) {
+		return nil // an unreadable manifest is reported where it is needed
+	}
+	return fault.JobFolderTaken.New("the job folder %s belongs to the output %s, not to %s; move it or use another work folder",
+		f.path, m.Spec.Output.Path, output)
+}
+
+func randomName() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }

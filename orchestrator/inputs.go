@@ -1,13 +1,17 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
@@ -16,8 +20,6 @@ const (
 	chunksFile = "input.chunks"
 	// spoolDir holds decoded records until they are computed.
 	spoolDir = "spool"
-	// chunkBatches is how many batches a chunk of a stream holds by default.
-	chunkBatches = 16
 )
 
 // inputNames returns what the user has named.
@@ -29,35 +31,43 @@ func inputNames(i Input) []string {
 }
 
 // limits are the records of the input that the job computes.
-func (c *order) limits() input.Limits {
-	return input.Limits{Offset: c.Input.Offset, Limit: c.Input.Limit}
+func (o *order) limits() input.Limits {
+	return input.Limits{Offset: o.Input.Offset, Limit: o.Input.Limit}
 }
 
 // findInput finds the files and streams that the input's names stand for.
-func (c *order) findInput() (err error) {
-	names := inputNames(c.Input)
-	c.inputs, err = source.Find(source.Options{
-		Names: names, Stdin: c.Input.Stdin, Lines: c.stdin, Format: c.Input.Format, Columns: c.Input.Columns, SkipBad: c.Input.SkipBad,
-		NoMembers: c.Results.Batch, // whose lines have the members that the API knows
-		OriginOf:  newJobFiles(c.Output, c.Resume.WorkDir).originOf,
+func (o *order) findInput() (err error) {
+	names := inputNames(o.Input)
+	o.inputs, err = source.Find(source.Options{
+		Names: names, Stdin: o.Input.Stdin, Lines: o.stdin, Format: o.Input.Format, Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
+		NoMembers: o.Results.Batch, // whose lines have the members that the API knows
+		OriginOf:  newJobFiles(o.Output, o.Resume.WorkDir).originOf,
 	})
 	if err == nil {
-		c.Spec, err = c.Reading(c.inputs.Label(names), c.inputs.Paths())
+		o.Spec, err = o.Reading(o.inputs.Label(names), o.inputs.Paths())
 	}
 	return err
 }
 
-// countInput counts the records, if that is possible before the job starts, and cuts the input;
-// batch is the batch size if already known.
-func (p *prepared) countInput(ctx context.Context, batch int) (err error) {
-	p.count, err = p.config.inputs.Count(ctx, p.config.Input.Split, p.config.limits(), p.config.Input.Place)
-	if err != nil || p.count == nil {
+// checkUnique refuses a batch file in which a custom_id occurs more than once: results
+// could not be told apart. A stream is gone when it is read.
+func (o *order) checkUnique(ctx context.Context) error {
+	if len(o.Results.Unique) == 0 || o.inputs.Streams() {
+		return nil
+	}
+	list, err := record.Duplicates(func(yield func(record.Line) bool) error {
+		return o.inputs.Each(ctx, o.limits(), o.Input.MaxRecordBytes, o.Input.SkipBad, yield)
+	})
+	if err != nil || len(list) == 0 {
 		return err
 	}
-	setDefault(&batch, DefaultBatchSize)
-	chunks, _ := p.chunks()
-	p.cut, err = p.count.Cut(chunks, batch)
-	return err
+	first, more := list[0], ""
+	if others := len(list) - 1; others > 0 {
+		more = fmt.Sprintf(", and %d more occur more than once", others)
+	}
+	place := func(l record.Line) string { return fmt.Sprintf("line %d of %s", l.Line, o.inputs.Files[l.File].Name) }
+	return fault.DuplicateID.New("custom_id %q occurs in %s and again in %s%s; each must be unique, or results cannot be matched with requests",
+		first.ID, place(first.First), place(first.Second), more)
 }
 
 // openSource starts to read the input.
@@ -65,42 +75,24 @@ func (p *prepared) openSource(ctx context.Context, f *folder) (err error) {
 	if err := p.sampleInput(ctx); err != nil {
 		return err
 	}
-	p.cutInput()
-	c := p.config
+	o, e := p.config, p.earlier
+	if !p.cut.Counted() && p.cut.ChunkRecords == 0 { // it is not cut yet
+		chunks, _ := p.chunks(-1)
+		p.cut = o.inputs.NewCut(cmp.Or(o.Input.ChunkRecords, p.lane.least), chunks, o.Input.Split)
+	}
 	r := source.Reading{
 		Options: input.Options{
-			Limits: c.limits(), Dir: f.join(spoolDir), Ahead: 2*(len(p.plan.Slots)+len(p.staff.reserve)) + 2, Parallel: c.cores(),
-			SkipBad: c.Input.SkipBad, Skipped: p.skipped,
+			Limits: o.limits(), Dir: f.join(spoolDir), Ahead: 2*(len(p.plan.Slots)+len(p.staff.reserve)) + 2, Parallel: o.cores(),
+			SkipBad: o.Input.SkipBad, Skipped: p.skipped, Keep: o.Resume.Spool, Flush: o.Results.Flush(o.Input.Flush), Earlier: e.state,
 		},
-		Cut: p.cut, Window: c.Input.Place, Counts: c.Input.Counts, Decoding: p.formatOptions(), Notice: p.notice,
+		Cut: p.cut, Window: o.Input.Place, Counts: o.Input.Counts, Decoding: p.decoding(), Notice: o.notice,
+		Log: o.Results.Lasting(f.join(chunksFile)), Changed: o.Results.Stopped, Was: e.manifest.Input.Files, Done: e.reached(),
 	}
-	if !c.Results.Streamed() {
-		r.Log, r.Resumable, r.Keep = f.join(chunksFile), true, c.Resume.Spool
+	if o.repaired != nil {
+		r.Forget = &o.repaired.First
 	}
-	if c.repaired != nil {
-		r.Forget = &c.repaired.First
-	}
-	if c.inputs.Streams() && c.Results.Flushes() {
-		r.Flush = c.Input.Flush
-	}
-	r.Earlier, r.Was, r.Done = p.earlier.state, p.earlier.manifest.Input.Files, p.earlier.reached()
-	p.source, err = c.inputs.Open(r)
+	p.source, err = o.inputs.Open(r)
 	return err
-}
-
-// cutInput decides how large the chunks are of an input that is not cut yet.
-func (p *prepared) cutInput() {
-	if p.cut.Counted() || p.cut.ChunkRecords > 0 {
-		return
-	}
-	records := p.config.Input.ChunkRecords
-	batches := chunkBatches
-	if p.plan.GrowBatch {
-		batches *= grownRecords
-	}
-	setDefault(&records, max(int64(batches*p.plan.BatchSize), int64(chunkRounds*p.plan.Info.Concurrency)))
-	chunks, _ := p.chunks()
-	p.cut = p.config.inputs.NewCut(records, chunks, p.config.Input.Split)
 }
 
 // reached returns the number behind the last record that the earlier run has computed; 0 if it
@@ -112,33 +104,49 @@ func (e *earlier) reached() int64 {
 	return 0
 }
 
-// formatOptions are how the inputs are decoded.
-func (p *prepared) formatOptions() format.Options {
-	options := format.Options{Members: p.members(), Columns: p.config.Input.Columns, Types: p.config.Output.Columns, Threads: 1}
-	if len(p.config.inputs.Files) == 1 {
-		options.Threads = p.config.cores()
+// decoding is how the inputs are decoded: only the members that the job needs, if that is known.
+func (p *prepared) decoding() format.Options {
+	o, info := p.config, p.plan.Info
+	options := format.Options{Columns: o.Input.Columns, Types: o.Output.Columns, Threads: 1}
+	if len(o.Results.Kept) > 0 && info.OnlyInputs {
+		options.Members = slices.Concat(o.Results.Kept, info.Inputs, o.fetchFields(), p.lane.grouped, []string{errorMember})
+	}
+	if len(o.inputs.Files) == 1 {
+		options.Threads = o.cores()
 	}
 	return options
-}
-
-// members returns the only members of a record that the job needs; nil for all.
-func (p *prepared) members() []string {
-	kept := p.config.Results.Kept
-	if len(kept) == 0 || !p.plan.Info.OnlyInputs {
-		return nil
-	}
-	members := slices.Concat(kept, p.plan.Info.Inputs, p.fetchFields())
-	if p.plan.GroupBy != "" {
-		members = append(members, p.plan.GroupBy)
-	}
-	return append(members, errorMember)
 }
 
 // errorMember marks a record that failed before.
 const errorMember = "_error"
 
+// SkippedInput is a file of which the rest was skipped because it is damaged.
+type SkippedInput struct {
+	File string `json:"file"`
+	// Line is the first line that could not be read.
+	Line int64 `json:"line"`
+	// Rows: Line is the number of a row.
+	Rows    bool   `json:"rows,omitempty"`
+	Message string `json:"message"`
+}
+
+// skips collects them: several files are read at a time.
+type skips struct {
+	mu   sync.Mutex
+	list []SkippedInput
+}
+
 // skipped reports a file that could not be read to its end.
 func (p *prepared) skipped(d input.Damage) {
-	p.skips.add(SkippedInput{File: d.Name, Line: d.Line, Rows: d.Rows, Message: d.Err.Error()})
-	p.notice(fmt.Sprintf("skipped the rest of input %s, from %s %d on: %v", d.Name, chunk.Unit(d.Rows), d.Line, d.Err))
+	p.skips.mu.Lock()
+	p.skips.list = append(p.skips.list, SkippedInput{File: d.Name, Line: d.Line, Rows: d.Rows, Message: d.Err.Error()})
+	p.skips.mu.Unlock()
+	p.config.notice(fmt.Sprintf("skipped the rest of input %s, from %s %d on: %v", d.Name, chunk.Unit(d.Rows), d.Line, d.Err))
+}
+
+// all returns them in the order of their names.
+func (s *skips) all() []SkippedInput {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(slices.Values(s.list), func(a, b SkippedInput) int { return cmp.Compare(a.File, b.File) })
 }

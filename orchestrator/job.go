@@ -2,19 +2,27 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
 // job is a running job: what was prepared, and the parts that run it. Each part has its
 // own lock.
 type job struct {
-	*prepared
+	ready     *prepared
+	config    *order
+	plan      *Plan
+	source    *source.Source
+	earlier   *earlier
 	folder    *folder
 	fleet     *fleet.Fleet // computes
 	committer *committer   // the way into the output
@@ -26,15 +34,15 @@ type job struct {
 }
 
 func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
-	j := &job{prepared: p, folder: f, started: started, sources: &sources{emitter: p.emitter, config: p.config, folder: f, programs: p.programs, data: p.data, columns: p.spec, layout: p.layout, job: p.job}}
-	j.root, j.abort = context.WithCancel(context.Background())
-	j.before.Add(p.earlier.state.Durable.Tally)
-	for _, segment := range p.earlier.state.Segments {
-		j.before.Add(segment.Tally)
+	c := p.config
+	j := &job{
+		ready: p, config: c, plan: &p.plan, source: p.source, earlier: p.earlier, folder: f, started: started, before: tallyOf(p.earlier.state),
+		sources: &sources{config: c, folder: f, programs: p.programs, data: p.kernel.Data, columns: p.columns, layout: p.layout, job: p.job},
 	}
+	j.root, j.abort = context.WithCancel(context.Background())
 	j.committer = &committer{
-		output: output, segments: make(chan chunk.Segment, 64), check: p.source.Check, giveUp: p.config.Results.Unread,
-		disk: diskWarning{path: f.path, first: p.config.Input.Offset, emit: p.emit, done: p.config.Results.Streamed()},
+		output: output, segments: make(chan chunk.Segment, 64), check: p.source.Check, giveUp: c.Results.Unread,
+		disk: diskWarning{path: f.path, first: c.Input.Offset, notice: c.notice, done: c.Results.Streamed()},
 	}
 	j.fleet = fleet.New(j.fleetOptions())
 	j.committer.appended, j.committer.total = j.fleet.SetAppended, j.fleet.Total
@@ -46,7 +54,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 	defer j.config.Control.detach()
 	j.announce()
 	if paused {
-		j.emit(Paused{})
+		j.config.emit(Paused{})
 	}
 	err := j.checkSpend()
 	if err == nil {
@@ -60,16 +68,13 @@ func (j *job) run(ctx context.Context) (Report, error) {
 // announce emits what is known before the work starts.
 func (j *job) announce() {
 	if !j.config.checkAll { // otherwise it was already emitted
-		j.emit(Planned{Plan: j.plan, Folder: j.folder.path, First: j.config.Input.Offset})
+		j.config.emit(Planned{Plan: *j.plan, Folder: j.folder.path, First: j.config.Input.Offset})
 	}
-	for _, note := range j.plan.Notes {
-		j.emit(Notice{Text: note})
-	}
-	for _, note := range j.earlier.notes {
-		j.emit(Notice{Text: note})
+	for _, note := range slices.Concat(j.plan.Notes, j.earlier.notes) {
+		j.config.notice(note)
 	}
 	if j.earlier.computedAny() || j.earlier.answers > 0 {
-		j.emit(Resuming{Done: j.before.Records, Answers: j.earlier.answers, Job: j.before.Clone(), Ranges: finishedRanges(j.earlier.state), Total: j.fleet.Total()})
+		j.config.emit(Resuming{Done: j.before.Records, Answers: j.earlier.answers, Job: j.before.Clone(), Ranges: finishedRanges(j.earlier.state), Total: j.fleet.Total()})
 	}
 }
 
@@ -79,7 +84,13 @@ func (j *job) work(ctx context.Context) error {
 	ctx, cancel := j.limitTime(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { j.stopBy(ctx) })()
-	go j.obeyAbort(j.root)
+	go func() {
+		select {
+		case <-j.config.Abort:
+			j.fleet.Stop(nil)
+		case <-j.root.Done():
+		}
+	}()
 	group, abortCtx := errgroup.WithContext(j.root)
 	exited := make(chan struct{})
 	group.Go(func() error {
@@ -105,4 +116,31 @@ func (j *job) delivered() {
 		j.earlier.check.cancel() // its result is no longer needed
 	}
 	close(j.committer.segments)
+}
+
+var errMaxTime = errors.New("time limit reached")
+
+// limitTime ends ctx after Config.Resume.MaxTime.
+func (j *job) limitTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if j.config.Resume.MaxTime <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, j.config.Resume.MaxTime, errMaxTime)
+}
+
+// stopBy drains the job for the reason its context ended.
+func (j *job) stopBy(ctx context.Context) {
+	var why *fault.Error
+	if errors.Is(context.Cause(ctx), errMaxTime) {
+		why = fault.LimitReached.New("stopped after %s", j.config.Resume.MaxTime).Set("max-time")
+	}
+	j.fleet.Drain(why, j.config.Resume.DrainTimeout)
+}
+
+// byContext adds the end of ctx as the cause if ctx stopped the job.
+func byContext(ctx context.Context, err error) error {
+	if e := fault.As(err); e != nil && e.Kind == fault.Canceled && ctx.Err() != nil {
+		return e.By(errors.Join(ctx.Err(), context.Cause(ctx)))
+	}
+	return err
 }

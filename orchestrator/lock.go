@@ -64,7 +64,7 @@ func takeLock(ctx context.Context, path string, notice func(text string)) (*fold
 		return nil, fault.FolderDamaged.New("the job folder is damaged: %w; remove it and run the same command again", err)
 	}
 	if err != nil {
-		return nil, fault.JobFiles.Of(kindOfDisk(err), "make job folder: %w", err)
+		return nil, notMade(err)
 	}
 	holder := readHolder(file)
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {

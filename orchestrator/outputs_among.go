@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input/expand"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
@@ -29,7 +30,7 @@ func newJobFiles(o Output, workDir string) *jobFiles {
 	}
 	for _, path := range []string{o.Path, o.Errors} {
 		if path != "" && path != "-" {
-			j.own = append(j.own, absolute(path))
+			j.own = append(j.own, files.Absolute(path))
 		}
 	}
 	return j
@@ -37,11 +38,11 @@ func newJobFiles(o Output, workDir string) *jobFiles {
 
 // originOf is an expand.OriginOf.
 func (j *jobFiles) originOf(folder, name string) expand.Origin {
-	path := absolute(name)
+	path := files.Absolute(name)
 	if slices.ContainsFunc(j.own, func(own string) bool { return path == own || strings.HasPrefix(path, own+"/") }) {
 		return expand.Own
 	}
-	for at, top := path, absolute(folder); at != "/" && at != top; at = filepath.Dir(at) {
+	for at, top := path, files.Absolute(folder); at != "/" && at != top; at = filepath.Dir(at) {
 		dir, base := filepath.Split(at)
 		if j.outputsIn(filepath.Clean(dir))[base] {
 			return expand.Output

@@ -79,6 +79,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	o.preview = true
 	if err := o.CheckFolders(); err != nil {
 		return Plan{}, err
 	}
@@ -86,12 +87,12 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err := o.CheckOutputs(); err != nil && len(state) == 0 {
 		return Plan{}, err
 	}
-	p, err := prepare(ctx, o, newEarlier(), true, func(string) {})
+	p, err := prepare(ctx, o, newEarlier(), func(string) {})
 	if err != nil {
 		return Plan{}, err
 	}
 	defer p.close()
-	p.plan.Notes = append(p.plan.Notes, state...)
+	p.plan.note(state...)
 	return p.plan, nil
 }
 
@@ -124,33 +125,19 @@ func reachedNote(r Report) string {
 	return ""
 }
 
-func (p *prepared) describeChunks() {
-	if !p.cut.Counted() {
-		return
-	}
-	p.plan.Records = p.cut.Records
-	p.plan.Resumed = p.earlier.state.Done()
-	if p.earlier.resumes {
-		return
-	}
-	chunks, unit := p.chunks()
-	p.plan.ChunkRecords = chunk.Size(p.cut.Records, chunks, unit)
-	if p.plan.ChunkRecords > 0 {
-		p.plan.Chunks = (p.cut.Records + p.plan.ChunkRecords - 1) / p.plan.ChunkRecords
-	}
-}
+// note adds lines for the user.
+func (p *Plan) note(lines ...string) { p.Notes = append(p.Notes, lines...) }
 
 // usefulSlots returns how many workers have something to do: with more workers than
 // chunks, kernels would be opened for nothing.
-func (p *prepared) usefulSlots() int {
-	useful := int64(len(p.plan.Slots))
+func (p *Plan) usefulSlots() int {
+	useful := int64(len(p.Slots))
 	switch {
-	case p.plan.Records < 0: // not known yet
-	case p.earlier.resumes: // how much must be computed again is determined later
-		batch := int64(p.plan.BatchSize)
-		useful = min(useful, (p.plan.Records+batch-1)/batch)
+	case p.Records < 0: // not known yet
+	case p.Chunks == 0: // how much an earlier run has left is determined later
+		useful = min(useful, chunk.CeilDiv(p.Records, int64(p.BatchSize)))
 	default:
-		useful = min(useful, p.plan.Chunks)
+		useful = min(useful, p.Chunks)
 	}
 	return int(useful)
 }

@@ -2,8 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 	"os"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -11,39 +11,52 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/filesum"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
-// prepared is a job that is ready to start.
+// prepared is a job that is ready to start: what the settings decide, and what the input, the
+// devices and the kernel add to that.
 type prepared struct {
-	*emitter
-	config   *order
-	plan     Plan
-	count    *input.Count   // of an input that is counted before the job starts, else nil
-	source   *source.Source // open from openSource on
-	skips    skips
-	first    atomic.Pointer[sample] // of a stream, once it is read
-	runDir   string                 // short-lived files with short names: sockets
-	spending spending
-	// print is the fingerprint and cut is how the input was cut.
-	print identity
-	job   manifest // job.json, once it is written
-	cut   input.Cut
-	asked bool     // the kernel has described itself
-	files []string // the kernel's
-	data  []string // those of them that are not code
-	// programs are those files as the fingerprint has read them.
+	config  *order
+	plan    Plan
+	earlier *earlier
+	staff   *staff
+	members *members
+	lane    lane
+	count   *input.Count // of an input that is counted before the job starts, else nil
+	cut     input.Cut    // how the input was cut
+	// kernel is how the kernel describes itself, nil until it is asked; programs are its files as
+	// the fingerprint has read them.
+	kernel   *wire.Ready
 	programs []wire.Program
-	// interpreter is the Python that runs the kernel, "" if none does.
-	interpreter string
-	earlier     *earlier
-	spec        *columns.Spec   // of a job with columns, else nil
-	layout      *columns.Shared // the same
-	preview     bool            // only a plan is wanted
-	oneChunk    bool            // each slot gets one chunk
-	staff       *staff
+	columns  *columns.Spec   // of a job with columns, else nil
+	layout   *columns.Shared // the same
+	job      manifest        // complete once job.json is written
+	source   *source.Source  // open from openSource on
+	skips    skips
+	runDir   string // short-lived files with short names: sockets
+	spending spending
+}
+
+// newPrepared starts with what the settings and earlier runs decide. It calls note with the
+// temporary folder's path before creating it.
+func newPrepared(o *order, before *earlier, note func(string)) (*prepared, error) {
+	p := &prepared{config: o, earlier: before, cut: before.manifest.Cut, spending: spending{limits: o.Resume}}
+	p.staff = &staff{config: o, plan: &p.plan, resumed: before.workers}
+	p.members = &members{config: o, plan: &p.plan}
+	p.columns, p.layout = o.Results.Stored(before.manifest.Layout)
+	p.plan = o.plan()
+	path, short, err := makeRunDir(note)
+	if p.runDir = path; err != nil {
+		return p, fault.TempFolder.New("make temporary folder: %w", err)
+	}
+	if short != "" {
+		p.plan.note(short)
+	}
+	return p, nil
 }
 
 func (p *prepared) close() {
@@ -54,159 +67,154 @@ func (p *prepared) close() {
 }
 
 // prepare checks everything that can be checked before a worker starts, in the order in
-// which a user would want to see the errors. It calls note with the temporary folder's
-// path before creating it.
-func prepare(ctx context.Context, config *order, before *earlier, preview bool, note func(string)) (_ *prepared, err error) {
+// which a user would want to see the errors.
+func prepare(ctx context.Context, o *order, before *earlier, note func(string)) (_ *prepared, err error) {
 	if err := checkOpenFiles(1); err != nil {
 		return nil, err
 	}
-	if err := config.inputs.Check(); err != nil {
+	if err := o.inputs.Check(); err != nil {
 		return nil, err
 	}
-	p := &prepared{emitter: &emitter{to: config.Display.OnEvent}, config: config, earlier: before, cut: before.manifest.Cut, preview: preview, spending: spending{limits: config.Resume}}
-	p.staff = &staff{emitter: p.emitter, config: config, plan: &p.plan, resumed: before.workers}
+	p, err := newPrepared(o, before, note)
 	defer func() {
 		if err != nil {
 			p.close()
 		}
 	}()
-	p.beginPlan()
-	if err := p.makeRunDir(note); err != nil {
-		return nil, err
-	}
-	p.spec, p.layout = config.Results.Stored(before.manifest.Layout)
-	if err := p.staff.findDevices(ctx, p.askKernel); err != nil {
-		return nil, err
-	}
-	if err := p.askAndCount(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.fitKernel(false); err != nil {
-		return nil, err
-	}
-	if err := p.checkMembers(ctx); err != nil {
-		return nil, err
-	}
-	if err := p.compare(); err != nil {
-		return nil, err
-	}
-	p.describeChunks()
-	// Claim last: a user must not wait for a GPU only to see an error, and the number
-	// of devices that there is work for is known only now.
-	changed, err := p.staff.claimDevices(ctx, p.usefulSlots(), preview)
-	if err != nil {
-		return nil, err
-	}
-	if changed {
-		if err := p.fitKernel(true); err != nil {
+	for _, step := range []func() error{
+		func() error { return err },
+		func() error { return p.staff.findDevices(ctx, p.askKernel) },
+		func() error { return p.askAndCount(ctx) },
+		p.fit,
+		func() error { return p.members.check(ctx) },
+		p.compare,
+		// Claim last: a user must not wait for a GPU only to see an error, and the number
+		// of devices that there is work for is known only now.
+		func() error { return p.staff.claimDevices(ctx, p.plan.usefulSlots(), p.fit) },
+	} {
+		if err := step(); err != nil {
 			return nil, err
 		}
-		p.describeChunks()
 	}
-	p.staff.settle(p.usefulSlots())
-	if err := checkOpenFiles(len(p.plan.Slots)); err != nil {
-		return nil, err
-	}
-	return p, nil
+	p.staff.settle(p.plan.usefulSlots())
+	return p, checkOpenFiles(len(p.plan.Slots))
 }
 
-// beginPlan fills in what the settings alone say.
-func (p *prepared) beginPlan() {
-	c := p.config
-	p.plan = Plan{
-		Input: c.Input.Path, Output: c.Output.Path, Format: c.Format, Kernel: c.Kernel.Name, Records: -1,
-		Errors: c.Output.Errors, Fetch: c.Fetch.Members, FetchRoot: c.Fetch.Root,
+// plan returns what the settings and the names of the input say.
+func (o *order) plan() Plan {
+	plan := Plan{
+		Input: o.Input.Path, Output: o.Output.Path, Format: o.Format, Kernel: o.Kernel.Name, Records: -1,
+		Errors: o.Output.Errors, Fetch: o.Fetch.Members, FetchRoot: o.Fetch.Root, Notes: streamNote(o),
 	}
-	if !c.inputs.Streams() {
-		p.plan.Files = len(c.inputs.Files)
+	plan.note(leftNote(o.inputs.LeftOut)...)
+	if names := o.inputs.Members(); len(names) > 0 {
+		plan.note("records get members from the names of their folders: " + some(names))
 	}
-	for _, a := range c.Results.Arrays {
-		p.plan.Arrays = append(p.plan.Arrays, PlannedArray{Path: a.Path, Column: c.Output.Arrays[a.Column].Column, Mask: a.Mask})
+	if !o.inputs.Streams() {
+		plan.Files = len(o.inputs.Files)
+	} else if len(o.Results.Unique) > 0 {
+		plan.note("the input is a stream, so gpurun does not check whether a custom_id occurs more than once")
 	}
-	p.plan.Notes = append(streamNote(c), leftNote(c.inputs.LeftOut)...)
-	if names := c.inputs.Members(); len(names) > 0 {
-		p.plan.Notes = append(p.plan.Notes, "records get members from the names of their folders: "+some(names))
+	plan.note(o.Notes...)
+	for _, a := range o.Results.Arrays {
+		plan.Arrays = append(plan.Arrays, PlannedArray{Path: a.Path, Column: o.Output.Arrays[a.Column].Column, Mask: a.Mask})
 	}
-	p.plan.Notes = append(p.plan.Notes, p.streamedIDs()...)
-	p.plan.Notes = append(p.plan.Notes, c.Notes...)
+	return plan
 }
 
-// makeRunDir creates the job's temporary folder.
-func (p *prepared) makeRunDir(note func(string)) error {
-	path, short, err := makeRunDir(note)
-	p.runDir = path
-	if err != nil {
-		return fault.TempFolder.New("make temporary folder: %w", err)
-	}
-	if short != "" {
-		p.plan.Notes = append(p.plan.Notes, short)
-	}
-	return nil
-}
-
-// askAndCount asks the kernel and counts the input concurrently: the count depends on the
-// kernel only if the kernel asks for another batch size.
+// askAndCount asks the kernel and counts the input concurrently.
 func (p *prepared) askAndCount(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
 	if !p.earlier.resumes { // otherwise that run has counted, cut and checked it
-		group.Go(func() error { return p.countInput(groupCtx, p.config.Batching.Size) })
-		group.Go(func() error { return p.checkCustomIDs(groupCtx) })
+		group.Go(func() (err error) {
+			p.count, err = p.config.inputs.Count(groupCtx, p.config.Input.Split, p.config.limits(), p.config.Input.Place)
+			return err
+		})
+		group.Go(func() error { return p.config.checkUnique(groupCtx) })
 	}
 	var notes []string
-	if !p.preview {
+	if !p.config.preview {
 		group.Go(func() error { notes = killAbandoned(); return nil })
 	}
 	err := group.Wait()
-	p.plan.Notes = append(p.plan.Notes, notes...)
+	p.plan.note(notes...)
 	if err != nil && ctx.Err() != nil {
 		return fault.Interrupted.New("stopped before anything was started")
 	}
 	return err
 }
 
+// killAbandoned kills processes left over from jobs whose guards were killed together
+// with everything else. No other process cleans those up, and they may hold a device
+// that this job is about to use. It returns notes for the user.
+func killAbandoned() (notes []string) {
+	found, stuck := proc.KillAbandoned(wire.MarkVariable)
+	if found > 0 {
+		notes = append(notes, fmt.Sprintf("killed %s left over from an earlier gpurun that was killed", counted(found, "process", "processes")))
+	}
+	for _, s := range stuck {
+		notes = append(notes, fmt.Sprintf("a process left over from an earlier gpurun cannot be killed: %s; the device it uses may not work", s))
+	}
+	return notes
+}
+
+// counted returns a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // askKernel lets the kernel describe itself, once.
 func (p *prepared) askKernel(ctx context.Context) error {
-	if p.asked {
+	if p.kernel != nil {
 		return nil
 	}
 	ready, err := p.process().Describe(ctx, p.config.Pool.kept())
-	p.plan.Info, p.files, p.data, p.interpreter = ready.Info, ready.Files, ready.Data, ready.Interpreter
-	p.asked = err == nil
-	return unusable(err)
+	switch fault.KindOf(err) {
+	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
+		fault.As(err).Kind = fault.Incompatible
+	case fault.Worker: // a system limit, or the worker was killed: not the kernel's fault
+		fault.As(err).Kind = fault.Stopped
+	}
+	if err == nil {
+		p.kernel, p.plan.Info = &ready, ready.Info
+	}
+	return err
 }
 
 // compare takes the fingerprint and compares it with the earlier job's.
 func (p *prepared) compare() (err error) {
-	for _, path := range p.files {
+	for _, path := range p.kernel.Files {
 		p.programs = append(p.programs, wire.Program{Path: path, State: filesum.State(path)})
 	}
-	if p.print, err = identify(p.config, p.files); err != nil {
+	if p.job.identity, err = identify(p.config, p.kernel.Files); err != nil {
 		return err
 	}
-	p.print.Kernel.Interpreter = p.interpreter
-	for i := range p.programs {
-		p.programs[i].Sum = p.print.Kernel.Files[i].Sum
+	kernel, e := &p.job.Kernel, p.earlier
+	for i, file := range kernel.Files {
+		p.programs[i].Sum = file.Sum
 	}
-	old := p.earlier.manifest.identity
+	old := e.manifest.identity
 	if p.config.Kernel.Name == old.Spec.Kernel.Name {
-		p.print.Kernel.dropNew(old.Kernel, p.data)
+		kernel.dropNew(old.Kernel, p.kernel.Data)
 	}
-	modules := currentModules(old.Kernel.Modules)
-	p.print.Kernel.Modules = modules
-	now, touched := p.print, false
-	if now.Input, touched, err = p.print.Input.asBefore(p.earlier); err != nil {
+	kernel.Interpreter, kernel.Modules = p.kernel.Interpreter, currentModules(old.Kernel.Modules)
+	now, touched := p.job.identity, false
+	if now.Input, touched, err = e.manifest.asBefore(now.Input, e.log, e.reached()); err != nil {
 		return err
 	}
 	if touched {
-		p.earlier.notes = append(p.earlier.notes, touchedNote)
+		e.note("the input was touched after the job started; its content is unchanged")
 	}
-	if p.earlier.computedAny() || p.earlier.answers > 0 {
+	if e.computedAny() || e.answers > 0 {
 		if changes := now.changes(old); len(changes) > 0 {
 			err = spec.CheckChanges(changes, p.config.Resume.AcceptChanges)
-			p.earlier.forgetAnswers()
+			e.forgetAnswers()
 		}
 	}
-	p.print.Kernel.Modules = present(modules)
+	kernel.Modules = present(kernel.Modules)
 	return err
 }

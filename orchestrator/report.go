@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/orchestrator/event"
 )
 
@@ -138,6 +139,14 @@ type FailureReport struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// report returns what the settings say about a job with this folder.
+func (o *order) report(f *folder) Report {
+	return Report{
+		Input: o.Input.Path, Output: o.Output.Path, Errors: o.Output.Errors, Streamed: o.Results.Streamed(), Format: o.Format,
+		Kernel: o.Kernel.Name, Folder: f.path,
+	}
+}
+
 // close computes the derived figures.
 func (r *Report) close(now time.Time, done chunk.Tally) {
 	r.Elapsed = now.Sub(r.Started)
@@ -187,4 +196,29 @@ func (r Report) writeDurably(path string) error {
 func (r Report) encode() ([]byte, error) {
 	data, err := json.MarshalIndent(r, "", "  ")
 	return append(data, '\n'), err
+}
+
+// Histogram counts durations in buckets of growing size.
+type Histogram = histogram.Histogram
+
+// Latency describes how long batches took on their devices.
+type Latency struct {
+	Batches int64         `json:"batches"`
+	Mean    time.Duration `json:"mean_ns"`
+	P50     time.Duration `json:"p50_ns"`
+	P90     time.Duration `json:"p90_ns"`
+	P99     time.Duration `json:"p99_ns"`
+	Max     time.Duration `json:"max_ns"`
+}
+
+// Summarize returns the percentiles of a histogram, exact to a fifth; nil if it is empty.
+func Summarize(h Histogram) *Latency {
+	n := h.Count()
+	if n == 0 {
+		return nil
+	}
+	return &Latency{
+		Batches: n, Mean: h.Sum / time.Duration(n),
+		P50: h.Quantile(0.5), P90: h.Quantile(0.9), P99: h.Quantile(0.99), Max: h.Max,
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/worker/early"
@@ -42,13 +41,29 @@ func (e *earlier) close() {
 	_ = e.journal.Close()
 }
 
+// note adds a line for the user.
+func (e *earlier) note(format string, args ...any) {
+	e.notes = append(e.notes, fmt.Sprintf(format, args...))
+}
+
+// unlessRead returns a check of the input's first chunk, unless an earlier run has made it.
+func (e *earlier) unlessRead(check func(chunk.Chunk) error) func(chunk.Chunk) error {
+	if e.resumes {
+		return func(chunk.Chunk) error { return nil }
+	}
+	return check
+}
+
 // begin starts a new job in the folder. It creates the journal first: the job exists from the
 // moment job.json does.
-func (e *earlier) begin(c *order, f *folder) (err error) {
+func (e *earlier) begin(o *order, f *folder) (err error) {
+	if e.resumes {
+		return nil
+	}
 	if err := f.begin(); err != nil {
 		return err
 	}
-	if e.journal, err = c.Results.Journal(f.join(journalFile)); err != nil {
+	if e.journal, err = o.Results.Journal(f.join(journalFile)); err != nil {
 		return err
 	}
 	crash.Point("journal-made")
@@ -57,8 +72,8 @@ func (e *earlier) begin(c *order, f *folder) (err error) {
 }
 
 // findEarlier returns the job to resume, or what there is before a new one.
-func findEarlier(ctx context.Context, c *order, f *folder) (found *earlier, err error) {
-	if c.Resume.Fresh {
+func findEarlier(ctx context.Context, o *order, f *folder) (found *earlier, err error) {
+	if o.Resume.Fresh {
 		return newEarlier(), nil
 	}
 	m, err := f.unfinished()
@@ -84,21 +99,24 @@ func findEarlier(ctx context.Context, c *order, f *folder) (found *earlier, err 
 	if e.log, err = input.ReadLog(f.join(chunksFile)); err != nil {
 		return nil, err
 	}
-	if c.repaired != nil {
-		if err := e.forget(c.repaired.First, f); err != nil {
+	logged := commit.HasEarly(f.join(commit.PartsDir))
+	switch {
+	case o.repaired != nil:
+		if err := e.forget(o.repaired.First, f); err != nil {
 			return nil, err
 		}
-	} else if !e.computedAny() && !e.keepsPlan(c) && !e.keepsAnswers(c, f) {
+	case e.computedAny():
+	// A job that has committed nothing keeps its plan, and the answers that workers have logged.
+	case !(logged || o.Results.SamePlan(m.Spec.Results)) || len(m.changes(o, e.log, e.reached())) > 0:
 		return newEarlier(), nil // there is nothing to resume
 	}
 	if lost := journal.Lost(); lost > 0 {
-		e.notes = append(e.notes, fmt.Sprintf("the journal is damaged after its last durable point: "+
-			"%d entries are dropped, and their records are computed again", lost))
+		e.note("the journal is damaged after its last durable point: %d entries are dropped, and their records are computed again", lost)
 	}
 	if err := f.makeDirs(); err != nil {
 		return nil, err
 	}
-	if err := e.checkOutput(ctx, c, f); err != nil {
+	if err := e.checkOutput(ctx, o, f); err != nil {
 		return nil, err
 	}
 	if !e.state.Complete {
@@ -106,10 +124,8 @@ func findEarlier(ctx context.Context, c *order, f *folder) (found *earlier, err 
 			return nil, err
 		}
 	}
-	if e.state.Durable.Next < c.Input.Offset { // nothing was durable yet
-		e.state.Durable.Next = c.Input.Offset
-	}
-	if commit.HasEarly(f.join(commit.PartsDir)) {
+	e.state.Durable.Next = max(e.state.Durable.Next, o.Input.Offset) // nothing may be durable yet
+	if logged {
 		e.answers = loggedAnswers(f, e.state)
 	}
 	e.resumes = true
@@ -126,152 +142,84 @@ func (e *earlier) forget(first int64, f *folder) error {
 	if err := early.Forget(f.join(commit.PartsDir), first); err != nil {
 		return fault.JobFiles.Wrap(err)
 	}
-	e.notes = append(e.notes, fmt.Sprintf("a damaged input was replaced and differs from record %d on: %d records are computed again", first, before-e.state.Done()))
+	e.note("a damaged input was replaced and differs from record %d on: %d records are computed again", first, before-e.state.Done())
 	return nil
+}
+
+// forgetAnswers drops the logged answers of a job whose kernel or configuration has changed: only
+// committed results may come from the old one.
+func (e *earlier) forgetAnswers() {
+	if e.answers > 0 {
+		e.note("%d answers that were not committed yet come from before the change: their records are computed again", e.answers)
+	}
+	e.stale, e.answers = true, 0
+}
+
+// loggedAnswers returns how many records have an answer that is logged but not committed: the
+// next run does not compute them again.
+func loggedAnswers(f *folder, state commit.State) int64 {
+	return early.Count(f.join(commit.PartsDir), func(number int64) bool { return state.Holds(number, 1) })
+}
+
+// readState returns what the journal of a job holds, which another process may be writing.
+func (f *folder) readState() (commit.State, error) {
+	entries, err := commit.ReadJournal(f.join(journalFile))
+	if err != nil {
+		return commit.State{}, err
+	}
+	return commit.Replay(entries)
+}
+
+// tallyOf counts the results that a state holds.
+func tallyOf(state commit.State) (t chunk.Tally) {
+	t.Add(state.Durable.Tally)
+	for _, segment := range state.Segments {
+		t.Add(segment.Tally)
+	}
+	return t
 }
 
 // computedAny reports whether the earlier run has computed anything.
 func (e *earlier) computedAny() bool { return e.state.Done() > 0 || e.state.Complete }
 
-// keepsPlan reports whether a job that has computed nothing keeps its plan.
-func (e *earlier) keepsPlan(c *order) bool {
-	return c.Results.SamePlan(e.manifest.Spec.Results) && len(e.changes(c)) == 0
-}
-
-// keepsAnswers reports whether a job that has committed nothing is resumed nevertheless,
-// because workers have logged answers of its kernel.
-func (e *earlier) keepsAnswers(c *order, f *folder) bool {
-	return commit.HasEarly(f.join(commit.PartsDir)) && len(e.changes(c)) == 0
-}
-
-// finishEarlier finishes a job that was killed when only the final renames were
-// missing.
-func finishEarlier(c *order, f *folder, e *earlier) (Report, error) {
-	if err := spec.CheckChanges(e.changes(c), c.Resume.AcceptChanges); err != nil {
-		return Report{}, err
-	}
-	tally := e.state.Durable.Tally
-	report := Report{
-		Input: c.Input.Path, Output: c.Output.Path, Errors: c.Output.Errors, Format: c.Format, Kernel: c.Kernel.Name, Folder: f.path,
-		Started: time.Now(), In: tally.Records, Resumed: tally.Records, Blank: e.manifest.Cut.Blank,
-	}
-	report.noteOutput(e.state.ResultSum(), e.state.Unencoded(), c.Results.Format)
-	_, layout := c.Results.Stored(e.manifest.Layout)
-	options := c.Commit(f.path, layout)
-	options.Layout.Settle()
-	report.noteArrays(options.Arrays, e.state.ArraySums(options))
-	err := commit.Complete(options, e.state)
-	report.Stop = fault.As(err)
-	report.close(time.Now(), tally)
-	if err != nil {
-		return report, err
-	}
-	if err := report.writeDurably(f.join(reportFile)); err != nil {
-		return report, err
-	}
-	f.finish(cleans(c, report))
-	if c.Display.OnEvent != nil {
-		c.Display.OnEvent(Notice{Text: "the job was already complete; only its files had not been renamed yet"})
-		c.Display.OnEvent(Finished{Report: report})
-	}
-	return report, nil
-}
-
 // changes returns the changes that can be detected without asking the kernel for its
-// files: it assumes that these are the same as before.
-func (e *earlier) changes(c *order) []spec.Change {
-	old := e.manifest.identity
+// files: it assumes that these are the same as before. log is what an unfinished job has read of
+// its input, done the number behind the last record that it has computed.
+func (m *manifest) changes(o *order, log *input.Log, done int64) []spec.Change {
+	old := m.identity
 	var files []string
 	for _, file := range old.Kernel.Files {
 		if _, err := os.Stat(file.Path); err == nil {
 			files = append(files, file.Path)
 		}
 	}
-	now, err := identify(c, files)
+	now, err := identify(o, files)
 	if err != nil && now.Input.Path == old.Input.Path {
 		return nil // its input no longer exists and is no longer needed
 	}
-	if as, _, err := now.Input.asBefore(e); err == nil {
+	if as, _, err := m.asBefore(now.Input, log, done); err == nil {
 		now.Input = as
 	}
 	now.Kernel.Modules = currentModules(old.Kernel.Modules)
 	return now.changes(old)
 }
 
-// findFinished returns the report of this job if it is already finished. Running a finished job
-// again reports that it is complete.
-func findFinished(ctx context.Context, c *order, f *folder) (Report, bool) {
-	report, done := isFinished(ctx, c, f)
-	if done && c.Display.OnEvent != nil {
-		c.Display.OnEvent(Notice{Text: "the job is already finished", Code: fault.JobFinished})
-		c.Display.OnEvent(Finished{Report: report})
-	}
-	return report, done
-}
-
-// isFinished returns the report of this job if it is already finished and its output is
-// unchanged.
-func isFinished(ctx context.Context, c *order, f *folder) (Report, bool) {
-	if c.Resume.Fresh || c.Output.Force {
-		return Report{}, false
-	}
-	if c.inputs.Streams() {
-		return Report{}, false // this stream may be another one
-	}
-	if retry.Committed(f.path) {
-		return Report{}, false // a retry is half merged, or its state is unknown
-	}
-	m, err := readManifest(f.join(manifestFile))
-	if err != nil || len((&earlier{manifest: m}).changes(c)) > 0 {
-		return Report{}, false
-	}
-	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, c.Results.Target, report) {
-		return Report{}, false
-	}
-	if path := m.Spec.Output.Errors; path != "" && spec.At(path).Bytes() < 0 {
-		return Report{}, false
-	}
-	report.Resumed = report.In
-	f.freshen(c, m)
-	return report, true
-}
-
 // openOutput creates the output, or reopens it on resume.
-func openOutput(ctx context.Context, p *prepared, f *folder) (*commit.Output, error) {
+func (p *prepared) openOutput(ctx context.Context, f *folder) (*commit.Output, error) {
 	e, options := p.earlier, p.config.Commit(f.path, p.layout)
-	options.Input, options.Stop = p.source.Source, ctx.Done()
+	options.Input, options.Stop, options.Journal = p.source.Source, ctx.Done(), e.journal
 	options.UnitBytes, options.NoDurable, options.DurableEvery = p.config.Options.unitBytes, p.config.Options.noDurable, p.config.Options.durableEvery
-	options.Journal, p.job = e.journal, p.manifest(e.manifest.Created)
 	if e.stale { // before job.json names the new kernel
 		if err := early.Forget(f.join(commit.PartsDir), 0); err != nil {
 			return nil, fault.JobFiles.Wrap(err)
 		}
 	}
+	p.job.Created, p.job.Cut, p.job.Layout = e.manifest.Created, p.cut, p.layout.Get()
+	if p.columns.IsTable() {
+		p.job.Declared = p.columns.Table.Input
+	}
 	if err := f.save(p.job); err != nil {
 		return nil, err
 	}
 	return commit.Resume(options, e.state)
-}
-
-func (p *prepared) manifest(created time.Time) manifest {
-	m := manifest{Version: manifestVersion, Created: created, identity: p.print, Cut: p.cut, Layout: p.layout.Get()}
-	if p.spec.IsTable() {
-		m.Declared = p.spec.Table.Input
-	}
-	return m
-}
-
-// proven returns records that a working kernel can compute because an earlier run did,
-// or nil.
-func (p *prepared) proven() *chunk.Chunk {
-	file := p.config.inputs.Plain()
-	if p.earlier.state.Proven == nil || file == "" {
-		return nil
-	}
-	s := p.earlier.state.Proven
-	return &chunk.Chunk{
-		File: absolute(file), First: s.First, Records: s.Tally.Records,
-		Offset: s.Start.Offset, Line: s.Start.Line, Length: s.Next.Offset - s.Start.Offset,
-	}
 }

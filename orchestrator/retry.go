@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
@@ -33,12 +34,12 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
 		return Report{}, noJob(config.Output.Path, path)
 	}
-	f, err := lockFolder(ctx, path, config.Output.Path, config.Display.OnEvent)
+	f, err := lockFolder(ctx, path, config.Output.Path, (&emitter{to: config.Display.OnEvent}).notice)
 	if err != nil {
 		return Report{}, err
 	}
 	defer f.close(true)
-	r := &rerun{config: config, folder: f, job: retry.Job{Folder: absolute(f.path)}}
+	r := &rerun{config: config, folder: f, job: retry.Job{Folder: files.Absolute(f.path)}}
 	report, err := r.run(ctx)
 	return report, byContext(ctx, err)
 }
@@ -183,15 +184,13 @@ func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bo
 		return m.Layout, true, nil
 	}
 	if stored.IsTable() {
-		s := newSampler(stored.Table)
 		failed, err := source.Find(source.Options{Names: []string{r.job.Input()}, Format: "jsonl"})
 		if err == nil {
-			err = failed.Sample(ctx, format.Options{Threads: 1}, s.take)
+			err = sampleTable(ctx, failed, format.Options{Threads: 1}, stored.Table, r.manifest.Spec.Output.Keep)
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		s.keep(r.manifest.Spec.Output.Keep)
 	}
 	fallback := stored.Fallback()
 	return &fallback, false, nil

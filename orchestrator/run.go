@@ -44,75 +44,65 @@ func runsAgain(err error) bool {
 
 // runJob is one attempt of Run: find the input and what earlier runs have left, plan,
 // open the files, work.
-func runJob(ctx context.Context, o order) (Report, error) {
+func runJob(ctx context.Context, todo order) (Report, error) {
 	started := time.Now()
-	if o.Output.Path == "" {
+	if todo.Output.Path == "" {
 		return Report{}, fault.NoOutput.New("no output: name a file, or - for standard output").Set("out.jsonl")
 	}
-	config, err := o.open()
+	o, err := todo.open()
 	if err != nil {
 		return Report{}, err
 	}
-	if err := cmp.Or(checkOpenFiles(1), config.CheckFolders()); err != nil {
+	if err := cmp.Or(checkOpenFiles(1), o.CheckFolders()); err != nil {
 		return Report{}, err
 	}
-	f, err := openFolder(ctx, config.Spec) // and lock it
+	f, err := openFolder(ctx, o.Spec, o.notice) // and lock it
 	if err != nil {
 		return Report{}, err
 	}
 	begun := false // the folder is to be kept
 	defer func() { f.close(begun) }()
-	before, err := findEarlier(ctx, config, f)
+	before, err := findEarlier(ctx, o, f)
 	if err != nil {
-		return Report{}, startsOver(config, err)
+		return Report{}, startsOver(o, err)
 	}
 	defer before.close()
 	begun = before.resumes
-	if before.resumes {
-		config.Spec = config.Continuing(before.manifest.Spec)
-		if before.state.Complete {
-			report, err := finishEarlier(config, f, before)
-			return report, startsOver(config, err)
-		}
-	} else if report, done := findFinished(ctx, config, f); done {
+	if report, done, err := before.finished(ctx, o, f); done {
 		begun = true
-		return report, nil
+		return report, startsOver(o, err)
 	}
-	if err := config.CheckOutputs(); err != nil {
-		return Report{}, f.withDifference(ctx, config, err)
+	if err := o.CheckOutputs(); err != nil {
+		return Report{}, f.withDifference(ctx, o, err)
 	}
-	p, err := prepare(ctx, config, before, false, f.lock.note)
+	p, err := prepare(ctx, o, before, f.lock.note)
 	if err != nil {
 		return Report{}, err
 	}
 	defer p.close()
-	if !before.resumes {
-		if err := before.begin(config, f); err != nil {
-			return Report{}, err
-		}
-		begun = !config.Results.Streamed()
+	if err := before.begin(o, f); err != nil {
+		return Report{}, err
 	}
+	begun = before.journal != nil
 	if err := p.openSource(ctx, f); err != nil {
 		return Report{}, err
 	}
-	output, err := openOutput(ctx, p, f)
+	output, err := p.openOutput(ctx, f)
 	if err != nil {
 		return Report{}, err
 	}
 	begun = true
-	if p.plan.Info.Concurrency > 0 {
-		if err := p.spending.open(absolute(f.join(figuresFile))); err != nil {
-			return Report{}, err
-		}
+	if err := p.spending.open(f, p.lane.figures); err != nil {
+		return Report{}, err
 	}
 	return newJob(p, f, output, started).run(ctx)
 }
 
 // startsOver adds to a fault after which the job can only start over what else that takes: an
 // output that has its name already must be replaced.
-func startsOver(c *order, err error) error {
+func startsOver(o *order, err error) error {
 	if e := fault.As(err); e != nil && (e.Code == fault.JobDamaged || e.Code == fault.ExtraLines) {
-		if named := fault.As(c.CheckOutputs()); named != nil && named.Code == fault.OutputExists {
+		if named := fault.As(o.CheckOutputs()); named != nil && named.Code == fault.OutputExists {
 			return e.Set("force")
 		}
 	}

@@ -1,38 +1,152 @@
 package orchestrator
 
 import (
-	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/wire"
-)
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 
-// unusable turns the failure to describe a kernel into a fault that stops the job.
-func unusable(err error) error {
-	switch fault.KindOf(err) {
-	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
-		fault.As(err).Kind = fault.Incompatible
-	case fault.Worker: // a system limit, or the worker was killed: not the kernel's fault
-		fault.As(err).Kind = fault.Stopped
-	}
-	return err
-}
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/internal/judge"
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/process"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+)
 
 // setup returns the settings that all workers of the job share.
 func (p *prepared) setup() wire.Setup {
-	return wire.Setup{
+	c, plan := p.config, p.plan
+	setup := wire.Setup{
 		Proven: p.proven(), Programs: p.programs,
-		Kernel: p.config.Kernel.Name, KernelConfig: p.config.Kernel.Config, ExecMode: p.config.Kernel.ExecMode, ExecID: p.config.Kernel.ExecID,
-		Python: wire.Python{Interpreter: p.config.Kernel.Python, IOWorkers: p.config.Kernel.IOWorkers, NaN: p.config.Kernel.NaN},
-		Dir:    p.config.Dir, PluginPath: p.config.PluginPath,
-		OpenTimeout: p.config.Failures.OpenTimeout, Timeout: p.config.Failures.Timeout, Checkpoint: p.config.Resume.Checkpoint, LeastTimeout: p.config.Options.leastTimeout, Retries: max(0, p.config.Failures.Retries),
-		Figures: p.spending.path, Asked: p.spending.asked(), Spend: wire.Spend{Requests: p.config.Resume.MaxRequests, Tokens: p.config.Resume.MaxTokens}, LogLevel: p.config.Display.LogLevel,
+		Kernel: c.Kernel.Name, KernelConfig: c.Kernel.Config, ExecMode: c.Kernel.ExecMode, ExecID: c.Kernel.ExecID,
+		Python: wire.Python{Interpreter: c.Kernel.Python, IOWorkers: c.Kernel.IOWorkers, NaN: c.Kernel.NaN},
+		Dir:    c.Dir, PluginPath: c.PluginPath,
+		OpenTimeout: c.Failures.OpenTimeout, Timeout: c.Failures.Timeout, Checkpoint: c.Resume.Checkpoint, LeastTimeout: c.Options.leastTimeout, Retries: max(0, c.Failures.Retries),
+		Figures: p.spending.path, Asked: p.spending.asked(), Spend: wire.Spend{Requests: c.Resume.MaxRequests, Tokens: c.Resume.MaxTokens}, LogLevel: c.Display.LogLevel,
 		Records: wire.Records{
-			BatchSize: p.plan.BatchSize, BatchBytes: p.config.Batching.Bytes,
-			MaxBytes: p.config.Input.MaxRecordBytes, Keep: p.config.Results.Kept, SourceField: p.config.Output.SourceField, Reprocess: p.config.Input.Reprocess,
-			NoValidate: p.config.Input.NoValidate, GroupBy: p.plan.GroupBy, BatchCost: p.config.Batching.Cost,
-			Store: p.config.Results.Store, ErrorsApart: p.config.Output.Errors != "", Batch: p.config.Results.Batch, Step: p.config.Kernel.Name,
-			NaNFails: p.config.Kernel.NaN == NaNError, AutoBatch: p.config.Batching.Auto, GrowBatch: p.plan.GrowBatch,
-			Columns: p.spec,
+			BatchSize: plan.BatchSize, BatchBytes: c.Batching.Bytes,
+			MaxBytes: c.Input.MaxRecordBytes, Keep: c.Results.Kept, SourceField: c.Output.SourceField, Reprocess: c.Input.Reprocess,
+			NoValidate: c.Input.NoValidate, GroupBy: plan.GroupBy, BatchCost: c.Batching.Cost,
+			Store: c.Results.Store, ErrorsApart: c.Output.Errors != "", Batch: c.Results.Batch, Step: c.Kernel.Name,
+			NaNFails: c.Kernel.NaN == NaNError, AutoBatch: c.Batching.Auto, GrowBatch: plan.GrowBatch,
+			Columns: p.columns,
 		},
-		Fetch: p.config.fetchSetup(), Layout: p.layout.Get(),
+		Fetch: wire.Fetch{
+			Root: c.Fetch.Root, MaxBytes: c.Fetch.MaxBytes, Concurrency: c.Fetch.Concurrency, PerHost: c.Fetch.PerHost,
+			Timeout: c.Fetch.Timeout, Retries: c.Fetch.Retries, AllowPrivate: c.Fetch.AllowPrivate,
+		},
+		Layout: p.layout.Get(),
 	}
+	for _, m := range c.Fetch.Members {
+		setup.Fetch.Members = append(setup.Fetch.Members, wire.FetchMember(m))
+	}
+	return setup
+}
+
+// process is what all worker processes of the job have in common.
+func (p *prepared) process() process.Options {
+	return process.Options{Binary: p.config.WorkerBinary, Setup: p.setup, RunDir: p.runDir, Cores: p.config.cores()}
+}
+
+// proven returns records that a working kernel can compute because an earlier run did,
+// or nil.
+func (p *prepared) proven() *chunk.Chunk {
+	file, s := p.config.inputs.Plain(), p.earlier.state.Proven
+	if s == nil || file == "" {
+		return nil
+	}
+	return &chunk.Chunk{
+		File: files.Absolute(file), First: s.First, Records: s.Tally.Records,
+		Offset: s.Start.Offset, Line: s.Start.Line, Length: s.Next.Offset - s.Start.Offset,
+	}
+}
+
+// forWorker returns a chunk as a worker finds it, which may run in another folder.
+func (p *prepared) forWorker(c chunk.Chunk) chunk.Chunk {
+	if c.Source == "" && p.config.Output.SourceField != "" {
+		c.Source = p.config.inputs.Plain()
+	}
+	c.File = files.Absolute(c.File)
+	return c
+}
+
+// fleetOptions returns what the fleet must know of the job.
+func (j *job) fleetOptions() fleet.Options {
+	c, p, e := j.config, j.ready, j.earlier
+	o := fleet.Options{
+		Source: j.source.Source, Check: e.unlessRead(p.members.checkFirst), BatchSize: j.plan.BatchSize, Window: p.lane.window, Lane: p.lane.Lane,
+		Slots: j.plan.Slots, Registry: p.staff.registry, Stagger: p.staggers(), Scaling: j.scaling(), Devices: c.Options.devices, OnMonitor: c.Control.watch,
+		Process: p.process(), MakeDir: func() (string, error) { dir, _, err := makeRunDir(func(string) {}); return dir, err },
+		Parts: j.folder.join(commit.PartsDir), Logs: j.folder.join("logs"), NoAffinity: c.Devices.NoAffinity,
+		Locate: p.forWorker, Sources: j.sources.check, Layout: j.sources.fixLayout, LayoutKnown: p.layout.Known(),
+		Retries: max(0, c.Failures.Retries), Checkpoint: c.Resume.Checkpoint, DrainTimeout: c.Resume.DrainTimeout,
+		HandBack: c.Options.handBack, FirstProbe: c.Options.firstProbe, StallAfter: c.Options.stallAfter,
+		Resumed: e.resumes, Before: j.before, Answers: e.answers,
+		Case:   judge.Case{Exempt: c.Framed, Before: j.before.Counts, BatchSize: j.plan.BatchSize, Lacks: p.members.lacks, Streamed: c.Results.Streamed()},
+		Paused: c.Control.paused, Emit: c.emit, Deliver: j.committer.deliver, Delivered: j.delivered, Halt: c.Failures.Halt.Reached,
+		GiveUp: func(chunk chunk.Chunk, path string, why *fault.Error) (chunk.Segment, error) {
+			return commit.GiveUp(chunk, c.Part(path), c.Input.MaxRecordBytes, why)
+		},
+		Usage: p.spending.file.All, Overspent: j.overspent, Abort: j.abort,
+	}
+	o.Devices.PinUUID = c.Devices.PinUUID
+	if !c.Devices.NoMonitor {
+		o.Monitor = &gpu.MonitorOptions{Options: c.Options.devices, Config: c.Devices.Monitor, Profile: gpu.Profile(c.Devices.Profile), Clock: c.Options.clock}
+	}
+	if o.LayoutKnown == nil { // otherwise workers know the layout of the job's columns
+		o.Pool = c.Pool.kept()
+	}
+	if c.Batching.Auto {
+		o.TunedFile = j.folder.join(fleet.TunedFile)
+	}
+	return o
+}
+
+// scaling is how the number of workers may change; nil if it is fixed.
+func (j *job) scaling() *scaler.Options {
+	staff := j.ready.staff
+	if !staff.auto() {
+		return nil
+	}
+	s := &scaler.Options{
+		Reserve: staff.reserve, Resumed: staff.resumed, Usable: j.config.Devices.Monitor.UsableMemory, MinMemory: j.plan.Info.MinMemory,
+		Speed: j.config.Options.scaleSpeed, Simulate: j.config.Options.scaleFigures, File: j.folder.join(scaler.File),
+	}
+	if staff.claim != nil {
+		s.Memory, s.More = staff.claim.Memory, staff.claim.More
+	}
+	return s
+}
+
+// cacheVariables name the folders where frameworks keep models.
+var cacheVariables = []string{"HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME", "XDG_CACHE_HOME"}
+
+// staggers reports whether the kernels are opened one before the others.
+func (p *prepared) staggers() bool {
+	if p.config.Devices.Stagger != StaggerAuto {
+		return p.config.Devices.Stagger == StaggerOn
+	}
+	places := append([]string{p.kernel.Interpreter}, p.kernel.Files...)
+	for _, name := range cacheVariables {
+		places = append(places, os.Getenv(name))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		places = append(places, filepath.Join(home, ".cache"))
+	}
+	return len(p.plan.Slots) > 1 && slices.ContainsFunc(places, isRemote)
+}
+
+// isRemote reports whether a file exists and is on a network file system.
+func isRemote(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return runtime.GOOS == "linux" && !isLocal(file)
 }

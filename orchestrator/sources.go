@@ -20,7 +20,6 @@ import (
 
 // sources are the files that the kernels of a job load, as its fingerprint lists them.
 type sources struct {
-	*emitter
 	config *order
 	folder *folder
 	// programs are the kernel's own files as the manifest has read them; data are those of them
@@ -64,7 +63,7 @@ func (s *sources) noteWritten(results bool) *fault.Error {
 			continue
 		}
 		s.job.Kernel.Files = slices.DeleteFunc(s.job.Kernel.Files, func(f filePrint) bool { return f.Path == was.Path })
-		s.emit(Notice{Text: fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path)})
+		s.config.emit(Notice{Text: fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path)})
 		dropped = true
 	}
 	if !dropped {
@@ -100,7 +99,7 @@ func (s *sources) note(list []wire.Source) *fault.Error {
 		case !slices.Contains(s.config.Resume.AcceptChanges, "kernel"):
 			return s.mixed(source)
 		default:
-			s.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Value: "accept-changes"})
+			s.config.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Value: "accept-changes"})
 			if source.Sum != "" {
 				file.Sum, added = source.Sum, true
 			}
@@ -130,11 +129,7 @@ func (s *sources) mixed(source wire.Source) *fault.Error {
 	if source.Sum == "" {
 		how = "can no longer be read"
 	}
-	e := fault.KernelEdited.New("stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised)
-	if s.config.Results.Streamed() {
-		return fault.New(e.Kind, "%w; start the job again", e).Set(fault.Advised)
-	}
-	return e
+	return s.config.Results.Stopped(fault.KernelEdited.New("stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised))
 }
 
 // currentModules recomputes the checksums of an earlier run's modules. A missing file has no

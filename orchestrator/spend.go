@@ -7,8 +7,8 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator/event"
-	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // figuresFile is what the kernels of a job have counted, in all of its runs.
@@ -23,10 +23,14 @@ type spending struct {
 	before map[string]int64 // in earlier runs
 }
 
-// open opens the counts of a job whose kernel computes records one by one.
-func (s *spending) open(path string) (err error) {
+// open opens the counts in a file of the job folder; none if it has no name.
+func (s *spending) open(f *folder, name string) (err error) {
+	if name == "" {
+		return nil
+	}
+	path := files.Absolute(f.join(name))
 	s.file, err = figures.Open(path)
-	if errors.Is(err, figures.ErrDamaged) && !s.limited() {
+	if errors.Is(err, figures.ErrDamaged) && limitOf(s.limits) == "" {
 		_ = os.Remove(path) // nothing depends on them
 		s.file, err = figures.Open(path)
 	}
@@ -46,7 +50,7 @@ func (s *spending) open(path string) (err error) {
 // Spent returns what the kernels of the job with this output have counted, whether it runs, was
 // interrupted or is finished; nil if there is no such job.
 func Spent(output string) (map[string]int64, error) {
-	f := &folder{path: absolute(output) + spec.FolderSuffix}
+	f := folderOf(output)
 	spent, err := figures.Read(f.join(figuresFile))
 	if errors.Is(err, os.ErrNotExist) {
 		var report Report
@@ -66,19 +70,15 @@ func Spent(output string) (map[string]int64, error) {
 // asked reports whether the job has sent requests.
 func (s *spending) asked() bool { return s.file != nil && s.file.Get(figures.Requests) > 0 }
 
-func (s *spending) limited() bool { return s.limits.MaxRequests > 0 || s.limits.MaxTokens > 0 }
-
-// checkLimits refuses spend limits for a kernel whose requests gpurun does not see.
-func (p *prepared) checkLimits() error {
-	if p.plan.Info.Concurrency > 0 || !p.spending.limited() {
-		return nil
+// limitOf returns the setting that limits what a job spends, "" if none does.
+func limitOf(r Resume) string {
+	switch {
+	case r.MaxRequests > 0:
+		return "max-requests"
+	case r.MaxTokens > 0:
+		return "max-tokens-total"
 	}
-	setting := "max-requests"
-	if p.config.Resume.MaxRequests == 0 {
-		setting = "max-tokens-total"
-	}
-	return fault.JobFiles.Of(fault.Usage, "kernel %s computes batches, in which gpurun cannot count requests and tokens; a limit needs a kernel that computes records one by one",
-		p.config.Kernel.Name).Set(setting)
+	return ""
 }
 
 // exhausted returns why the job may not send another request, nil if it may.
@@ -103,7 +103,7 @@ func (s *spending) exhausted() *fault.Error {
 // checkSpend stops a job that has reached its limits in earlier runs, before any kernel
 // starts.
 func (j *job) checkSpend() error {
-	why := j.spending.exhausted()
+	why := j.ready.spending.exhausted()
 	if _, next := j.committer.output.Appended(); why != nil {
 		if total, known := j.source.Total(); !known || next < j.config.Input.Offset+total {
 			return why
@@ -119,7 +119,7 @@ const spendDrain = 10 * time.Minute
 // overspent drains the job: a worker may not send another request.
 // blind: a limit of tokens cannot hold, because the kernel reports none.
 func (j *job) overspent(blind bool) {
-	why := j.spending.exhausted()
+	why := j.ready.spending.exhausted()
 	if blind {
 		why = fault.NoTokenCounts.New("the job has a limit of tokens, but the kernel's first answers report none").Set("max-tokens-total")
 	}

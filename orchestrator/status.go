@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
@@ -109,18 +111,11 @@ func committed(f *folder, m *manifest) (Report, []Range, error) {
 		Input: m.Input.Path, Output: m.Spec.Output.Path, Errors: m.Spec.Output.Errors, Kernel: m.Spec.Kernel.Name,
 		Started: m.Created, Folder: f.path, Blank: m.Cut.Blank,
 	}
-	entries, err := commit.ReadJournal(f.join(journalFile))
+	state, err := f.readState()
 	if err != nil {
 		return r, nil, err
 	}
-	state, err := commit.Replay(entries)
-	if err != nil {
-		return r, nil, err
-	}
-	tally := state.Durable.Tally
-	for _, segment := range state.Segments {
-		tally.Add(segment.Tally)
-	}
+	tally := tallyOf(state)
 	r.In = max(m.Cut.Records, tally.Records)
 	r.Uncounted = m.Cut.ChunkRecords > 0 && !state.Complete
 	if last, err := readReport(f.join(reportFile)); err == nil {
@@ -150,4 +145,46 @@ func lockHeld(path string) (bool, lockHolder) {
 	// display, a guess is enough.
 	info, err := file.Stat()
 	return err == nil && time.Since(info.ModTime()).Abs() < staleAfter, holder
+}
+
+// Range is a run of finished records in input order.
+type Range struct {
+	First   int64 `json:"first"`
+	Records int64 `json:"records"`
+	// Failed of them have failed.
+	Failed int64 `json:"failed"`
+}
+
+// maxRanges limits how precisely ranges locate failed records: a job may have millions of
+// segments.
+const maxRanges = 1000
+
+// finishedRanges returns what a journal holds results for. Neighbors without a failed
+// record are one range; if there are too many ranges, so are small neighbors.
+func finishedRanges(s commit.State) []Range {
+	segments := slices.Concat(s.Output, s.Segments)
+	list := joinRanges(segments, 0)
+	if len(list) > maxRanges {
+		list = joinRanges(segments, 2*s.Done()/maxRanges)
+	}
+	return list
+}
+
+// joinRanges makes ranges of segments in order. A range of fewer than least records takes
+// in the segment that follows it.
+func joinRanges(segments []chunk.Segment, least int64) (list []Range) {
+	for _, s := range segments {
+		next := Range{First: s.First, Records: s.Tally.Records, Failed: s.Tally.Failed}
+		if n := len(list); n > 0 && list[n-1].joins(next, least) {
+			list[n-1].Records += next.Records
+			list[n-1].Failed += next.Failed
+			continue
+		}
+		list = append(list, next)
+	}
+	return list
+}
+
+func (r Range) joins(next Range, least int64) bool {
+	return r.First+r.Records == next.First && (r.Failed+next.Failed == 0 || r.Records < least)
 }

@@ -87,23 +87,21 @@ func CheckKernel(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
-	p := &prepared{emitter: &emitter{to: o.Display.OnEvent}, config: o, earlier: newEarlier(), preview: true, spending: spending{limits: o.Resume}}
-	p.staff = &staff{emitter: p.emitter, config: o, plan: &p.plan}
+	o.preview = true
+	p, err := newPrepared(o, newEarlier(), func(string) {})
 	defer p.close()
-	p.beginPlan()
-	if err := p.makeRunDir(func(string) {}); err != nil {
+	if err != nil {
 		return err
 	}
-	p.spec, p.layout = o.Results.Stored(nil)
 	p.staff.useNoDevice()
 	if err := p.askKernel(ctx); err != nil {
 		return err
 	}
 	p.plan.Info.NeedsGPU, p.plan.Info.MinMemory = false, 0
-	if err := p.fitKernel(false); err != nil {
+	if err := p.fit(); err != nil {
 		return err
 	}
-	return p.checkMembers(ctx)
+	return p.members.check(ctx)
 }
 
 // kernelFile returns the kernel's file if its name is that of one.

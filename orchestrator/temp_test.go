@@ -45,7 +45,7 @@ func TestUnwritableStateFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = openFolder(t.Context(), s)
+	_, err = openFolder(t.Context(), s, func(string) {})
 	if e := fault.As(err); e == nil || e.Value != "work-dir" {
 		t.Errorf("error %v", err)
 	}

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -120,11 +119,11 @@ func (e *earlier) cutBack(good int, options commit.Options) error {
 	if err := e.state.CutBack(good, e.journal); err != nil {
 		return err
 	}
-	note := "the end of the unfinished output was damaged and is written again"
 	if lost := before - e.state.Durable.Tally.Records; lost > 0 {
-		note = fmt.Sprintf("the unfinished output was damaged: %d of its %d records are computed again", lost, before)
+		e.note("the unfinished output was damaged: %d of its %d records are computed again", lost, before)
+	} else {
+		e.note("the end of the unfinished output was damaged and is written again")
 	}
-	e.notes = append(e.notes, note)
 	return nil
 }
 

@@ -148,8 +148,13 @@ func (s *Shared) Get() *Layout {
 	return s.layout
 }
 
-// Known is closed when the layout is known.
-func (s *Shared) Known() <-chan struct{} { return s.known }
+// Known is closed when the layout is known; nil if there are no columns.
+func (s *Shared) Known() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.known
+}
 
 // Fix sets the layout unless it is known already.
 func (s *Shared) Fix(l Layout) {

@@ -162,6 +162,16 @@ func firstBlocks(blocks []scanned, want int64) []scanned {
 	return blocks
 }
 
+// Records returns how many records the limits select.
+func (c *Count) Records() int64 {
+	all := sum(c.blocks).records
+	left := all - min(c.limits.Offset, all)
+	if c.limits.Limit > 0 {
+		return min(left, c.limits.Limit)
+	}
+	return left
+}
+
 // Cut splits the counted records into this number of chunks by ceiling division, rounded up to
 // a multiple of the batch size.
 func (c *Count) Cut(chunks, batchSize int) (Cut, error) {
@@ -171,11 +181,9 @@ func (c *Count) Cut(chunks, batchSize int) (Cut, error) {
 	}
 	defer file.Close()
 	all := sum(c.blocks)
-	first, last := min(c.limits.Offset, all.records), all.records
-	if limit := c.limits.Limit; limit > 0 && limit < last-first {
-		last = first + limit
-	}
-	cut := Cut{Records: last - first, Sums: &c.sums}
+	cut := Cut{Records: c.Records(), Sums: &c.sums}
+	first := min(c.limits.Offset, all.records)
+	last := first + cut.Records
 	finder := &borderFinder{Count: c, file: file, all: all, buffer: make([]byte, readBytes), from: c.begin}
 	at := chunk.Place{Offset: c.begin, Line: 1} // blank lines before the first record belong to it
 	if c.limits.Offset > 0 {

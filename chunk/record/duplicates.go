@@ -7,10 +7,12 @@ import (
 	"maps"
 )
 
-// Line is a line of an input: its number, from 1, in its file.
+// Line is a line of an input: its number, from 1, in its file. Rows: the file is a table, whose
+// rows have numbers.
 type Line struct {
 	File int
 	Line int64
+	Rows bool
 	Data []byte
 }
 

@@ -1,10 +1,9 @@
 package trial
 
 import (
+	"cmp"
 	"context"
-	"path/filepath"
 
-	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -19,19 +18,13 @@ type fetched struct {
 }
 
 // fetchFiles fetches the files that records name, as a job would. A record whose file cannot
-// be read does not reach the kernel.
-func fetchFiles(ctx context.Context, settings orchestrator.Fetch, input expand.File, records []sampleRecord) *fetched {
+// be read does not reach the kernel. folder is that of the input, . for a stream.
+func fetchFiles(ctx context.Context, settings orchestrator.Fetch, folder string, records []sampleRecord) *fetched {
 	if len(settings.Members) == 0 {
 		return nil
 	}
-	root := settings.Root
-	if root == "" && input.Regular() {
-		root = filepath.Dir(input.Name)
-	} else if root == "" {
-		root = "."
-	}
 	fetcher := fetch.New(fetch.Options{
-		Root: root, MaxBytes: settings.MaxBytes, Concurrency: settings.Concurrency, PerHost: settings.PerHost,
+		Root: cmp.Or(settings.Root, folder), MaxBytes: settings.MaxBytes, Concurrency: settings.Concurrency, PerHost: settings.PerHost,
 		Timeout: settings.Timeout, Retries: settings.Retries, AllowPrivate: settings.AllowPrivate,
 	})
 	defer fetcher.Close()

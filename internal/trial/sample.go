@@ -1,25 +1,23 @@
 package trial
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
 // sampleRecord is a record of the input that is tried out.
@@ -64,22 +62,28 @@ func originOf(_, name string) expand.Origin {
 
 // Read reads the sample, as a job would, and the files that its records name.
 func (s *Sample) Read(ctx context.Context) error {
-	files, _, err := expand.Files(s.Inputs, originOf)
+	inputs, err := source.Find(source.Options{Names: s.Inputs, Stdin: os.Stdin, Format: s.Format, Columns: s.Columns, OriginOf: originOf})
+	if err == nil {
+		err = inputs.Check()
+	}
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		more, err := s.recordsOf(ctx, file)
-		if err != nil {
-			return err
+	for _, file := range inputs.Files {
+		name := ""
+		if len(inputs.Files) > 1 {
+			name = file.Name
 		}
-		for _, record := range more {
-			if len(files) > 1 {
-				record.file = file.Name
+		err := file.Each(ctx, format.Options{Threads: 1, Columns: s.Columns}, math.MaxInt64, func(line record.Line) bool {
+			if s.Skip--; s.Skip < 0 {
+				s.Count--
+				s.records = append(s.records, checked(sampleRecord{file: name, number: line.Line, rows: line.Rows, line: bytes.Clone(bytes.TrimSpace(line.Data))}))
 			}
-			s.records = append(s.records, record)
+			return s.Count > 0
+		})
+		if err != nil {
+			return fault.InputUnreadable.Of(fault.Usage, "read input: %w", err)
 		}
-		s.Count -= len(more)
 		if s.Count <= 0 {
 			break
 		}
@@ -87,67 +91,8 @@ func (s *Sample) Read(ctx context.Context) error {
 	if len(s.records) == 0 {
 		return fault.BadSample.New("input %s has no records there", strings.Join(s.Inputs, " "))
 	}
-	s.fetched = fetchFiles(ctx, s.Fetch, files[0], s.records)
+	s.fetched = fetchFiles(ctx, s.Fetch, filepath.Dir(inputs.Files[0].Path), s.records)
 	return nil
-}
-
-// openLines opens a file, or a stream, as JSON lines, whatever its format.
-func (s *Sample) openLines(ctx context.Context, input expand.File) (lines format.Lines, end func(), err error) {
-	options := format.Options{Threads: 1, Columns: s.Columns}
-	opened, name := os.Stdin, "standard input"
-	if input.Info != nil {
-		name = input.Name
-		if opened, err = os.Open(input.Name); err != nil {
-			return lines, nil, fault.NoSuchInput.New("open input: %w", err)
-		}
-	}
-	if !input.Regular() {
-		stream := decode.OpenStream(ctx, opened, name, s.Format, options)
-		return stream, func() { _ = stream.Close() }, nil
-	}
-	file := decode.File(opened, name, input.Info.Size())
-	kind, err := decode.Detect(file, s.Format, s.Columns, input.Members...)
-	if err != nil {
-		opened.Close()
-		return lines, nil, err
-	}
-	decoded, err := decode.Open(ctx, file, kind, options)
-	if err != nil {
-		opened.Close()
-		return lines, nil, fault.NoSuchInput.New("open input: %w", err)
-	}
-	return decoded, func() {
-		_ = decoded.Close()
-		opened.Close()
-	}, nil
-}
-
-// recordsOf reads records of one input. It counts down those to skip.
-func (s *Sample) recordsOf(ctx context.Context, input expand.File) (records []sampleRecord, err error) {
-	content, end, err := s.openLines(ctx, input)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
-	lines := bufio.NewReader(content)
-	for number := int64(1); len(records) < s.Count; number++ {
-		line, err := lines.ReadBytes('\n')
-		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff"))
-		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			if s.Skip--; s.Skip < 0 {
-				records = append(records, checked(sampleRecord{number: number, rows: content.CountsRows(), line: line}))
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return records, nil
-		case err != nil:
-			return nil, fault.InputUnreadable.Of(fault.Usage, "read input: %w", err)
-		}
-	}
-	return records, nil
 }
 
 // checked returns the line as a record, with the reason if it is not one.

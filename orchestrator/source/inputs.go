@@ -49,7 +49,6 @@ type Inputs struct {
 	Files []File
 	// LeftOut are outputs of other jobs in the folders that were named.
 	LeftOut []string
-	format  string
 	missing string // the name of the only input, which does not exist
 }
 
@@ -62,8 +61,10 @@ type File struct {
 	sum  chunk.CRC   // of samples of its content
 	// members are those that its folders give to its records.
 	members []format.Member
-	// stream is read if it is not a file. sampled, if set, is what it is decoded to.
+	// stream is read if it is not a file, and decoded from format, "" to recognize it. sampled, if
+	// set, is what it is decoded to.
 	stream  io.Reader
+	format  string
 	sampled *format.Lines
 }
 
@@ -82,7 +83,7 @@ func Find(o Options) (*Inputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &Inputs{Files: make([]File, len(found)), LeftOut: left, format: o.Format}
+	all := &Inputs{Files: make([]File, len(found)), LeftOut: left}
 	var group errgroup.Group
 	group.SetLimit(openAtOnce)
 	for i, file := range found {
@@ -103,7 +104,7 @@ func isMissing(name string) bool {
 // inspect looks at one file or stream.
 func (o Options) inspect(found expand.File) (File, error) {
 	if found.Info == nil {
-		return File{Name: expand.Stdin, stream: o.Stdin, sampled: o.Lines}, nil
+		return File{Name: expand.Stdin, stream: o.Stdin, format: o.Format, sampled: o.Lines}, nil
 	}
 	path, err := filepath.Abs(found.Name)
 	if err != nil {
@@ -116,7 +117,7 @@ func (o Options) inspect(found expand.File) (File, error) {
 			common, ok = commonName(found.Name, found.Info)
 		}
 		if !ok {
-			return File{Name: found.Name, stream: streamOf(found)}, nil
+			return File{Name: found.Name, stream: streamOf(found), format: o.Format}, nil
 		}
 		file.Name, file.Path = common, common
 	}
@@ -272,14 +273,23 @@ func (f File) open(use func(format.File) error) error {
 	return use(decode.File(opened, f.Name, f.info.Size()))
 }
 
-// Lines decodes a file, which is not a stream.
+// Lines decodes a file or stream.
 func (f File) Lines(ctx context.Context, options format.Options) (format.Lines, error) {
 	return f.opener(options, new(atomic.Int64))(ctx)
 }
 
-// opener returns what decodes a file. The bytes that are read of it are added to read.
+// opener returns what decodes a file or stream. The bytes that are read of a file are added to
+// read.
 func (f File) opener(options format.Options, read *atomic.Int64) func(context.Context) (format.Lines, error) {
 	return func(ctx context.Context) (format.Lines, error) {
+		switch {
+		case f.sampled != nil:
+			return *f.sampled, nil
+		case f.stream != nil && f.Name == expand.Stdin:
+			return decode.OpenStream(ctx, f.stream, "standard input", f.format, options), nil
+		case f.stream != nil:
+			return decode.OpenStream(ctx, f.stream, "input "+f.Name, f.format, options), nil
+		}
 		opened, err := os.Open(f.Path)
 		if err != nil {
 			return format.Lines{}, fault.NoSuchInput.Of(fault.Storage, "open input: %w", err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/chunk/input/decode"
+	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -33,8 +33,8 @@ type Reading struct {
 	// record that it has computed; nil and 0 for none.
 	Was  []State
 	Done int64
-	// Resumable: after a change of the input, the job can resume with the input as it was.
-	Resumable bool
+	// Changed completes the fault of an input that has changed.
+	Changed func(*fault.Error) *fault.Error
 	// Notice gets lines for the user.
 	Notice func(text string)
 }
@@ -77,6 +77,9 @@ func (i *Inputs) Open(r Reading) (_ *Source, err error) {
 		s.reading.Limits = input.Limits{}
 	}
 	options := s.reading.Options
+	if !i.Streams() { // a file does not wait
+		options.Flush = 0
+	}
 	options.Log, options.ChunkRecords, options.ChunkBytes = s.log, r.Cut.ChunkRecords, r.Cut.ChunkBytes
 	s.Source, err = input.Open(s.sections(), options)
 	return s, err
@@ -147,9 +150,10 @@ func (s *Source) section(r fileRange, skips []int64, whole bool) input.Section {
 	file, options := s.inputs.Files[r.from], s.reading.Decoding
 	options.Skip = skips[0]
 	one := input.Section{Name: file.Name, Number: r.from, Same: s.unchanged(r.from)}
+	read := new(atomic.Int64)
+	open := file.opener(options, read)
 	if file.stream != nil {
-		one.Once, one.Open = true, s.inputs.openStream(file, options)
-		if file.Name == "-" {
+		if one.Once, one.Open = true, open; file.Name == expand.Stdin {
 			one.Name = ""
 		}
 		return one
@@ -157,8 +161,7 @@ func (s *Source) section(r fileRange, skips []int64, whole bool) input.Section {
 	one.Size = file.info.Size()
 	counted := s.reading.Cut.Counted()
 	if !counted && !(whole && file.isPlain()) {
-		read := new(atomic.Int64)
-		one.Open, one.Read = file.opener(options, read), read.Load
+		one.Open, one.Read = open, read.Load
 		return one
 	}
 	one.Path = file.Name
@@ -206,20 +209,6 @@ func (s *Source) unchanged(i int) bool {
 	file := s.inputs.Files[i]
 	old, now := was[i], file.state()
 	return old.path == now.path && old.size == now.size && old.sum == now.sum && (old.sameTimes(now) || !file.isPlain())
-}
-
-// openStream returns what opens a stream.
-func (i *Inputs) openStream(file File, options format.Options) func(context.Context) (format.Lines, error) {
-	name := "standard input"
-	if file.Name != "-" {
-		name = "input " + file.Name
-	}
-	return func(ctx context.Context) (format.Lines, error) {
-		if file.sampled != nil {
-			return *file.sampled, nil
-		}
-		return decode.OpenStream(ctx, file.stream, name, i.format, options), nil
-	}
 }
 
 // Small files are read in bundles: their records share chunks and thereby batches, and a

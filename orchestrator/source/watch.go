@@ -110,12 +110,8 @@ func (s *Source) compare(file File, read compareRead) (touched os.FileInfo, cert
 		return nil, false, fault.InputUnreadable.New("compare input: %w", err)
 	}
 	describe := func(info os.FileInfo) string { return info.ModTime().UTC().Format(time.RFC3339Nano) }
-	e := fault.InputChanged.New("the input %s changed while the job was reading it: it had %d bytes (modified %s), now %d (modified %s)",
-		file.Name, file.info.Size(), describe(file.info), now.Size(), describe(now))
-	if !s.reading.Resumable {
-		return nil, false, fault.New(e.Kind, "%w; run the job again", e).Set(fault.Advised)
-	}
-	return nil, false, e
+	return nil, false, s.reading.Changed(fault.InputChanged.New("the input %s changed while the job was reading it: it had %d bytes (modified %s), now %d (modified %s)",
+		file.Name, file.info.Size(), describe(file.info), now.Size(), describe(now)))
 }
 
 // compareRead compares what was read of a section of plain lines: between the offsets if the file

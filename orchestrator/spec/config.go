@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -94,6 +96,14 @@ type Input struct {
 	// SkipBad skips what cannot be read of a damaged file, and reports it. By default such a
 	// file stops the job.
 	SkipBad bool `json:"skip_bad,omitempty"`
+}
+
+// Reads reports whether the columns to read include a member.
+func (i Input) Reads(member string) bool {
+	return len(i.Columns) == 0 || slices.ContainsFunc(i.Columns, func(column string) bool {
+		name, _, _ := strings.Cut(column, ":")
+		return column == member || name == member
+	})
 }
 
 // Output is where results go, and what they contain.

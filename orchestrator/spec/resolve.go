@@ -90,7 +90,7 @@ func (s *Spec) decide() (err error) {
 		return err
 	}
 	if s.Framed {
-		s.Results.Store, s.Results.KeepFailed = chunk.StoreFrames, false
+		s.Results.Store, s.Results.KeepFailed, s.Results.Asked, s.Results.Unique = chunk.StoreFrames, false, nil, nil
 	}
 	return nil
 }
@@ -109,6 +109,7 @@ func resolve(s *Spec) (*Spec, error) {
 	if err := s.decide(); err != nil {
 		return nil, err
 	}
+	s.Resume.Spool = s.Resume.Spool && s.Results.Target.kind != stream // it would be kept for nothing
 	for _, check := range []func() error{s.checkTable, s.checkArrays} {
 		if err := check(); err != nil {
 			return nil, err

@@ -35,11 +35,17 @@ type Results struct {
 	// Kept are the only members of the records that the output has, besides the kernel's; nil
 	// for all.
 	Kept []string
-	// Named are the columns of a table that the user has named.
-	Named []string
+	// Named are the columns of a table that the user has named, Asked the members to keep. A retry
+	// keeps what its job does, and asks for none.
+	Named, Asked []string
+	// Unique are members that every record must have, each with another value.
+	Unique []string
 	// PartBytes is the minimum size of a part; 0 unless the target is a folder of parts.
 	PartBytes int64
 }
+
+// CustomID is the member that names a request in a batch file.
+const CustomID = "custom_id"
 
 // endings of the names of arrays.
 const (
@@ -61,7 +67,7 @@ type OutputArray struct {
 func results(c Config) (r Results, err error) {
 	r = Results{
 		Target: At(c.Output.Path), Errors: At(c.Output.Errors), Batch: c.Format == OpenAIBatch,
-		Kept: c.Output.Keep, Arrays: c.Output.arrays(),
+		Kept: c.Output.Keep, Asked: c.Output.Keep, Arrays: c.Output.arrays(),
 	}
 	if r.Target.Kept() {
 		r.Format, err = encode.Choose(c.Output.Path, c.Output.Format)
@@ -82,7 +88,7 @@ func results(c Config) (r Results, err error) {
 		r.Kept = r.Named
 	}
 	if r.Store = commit.StoreOf(r.Format); r.Batch {
-		r.Store = chunk.StoreBatch
+		r.Store, r.Unique = chunk.StoreBatch, []string{CustomID}
 	}
 	if r.Format.Table {
 		r.Columns = &columns.Spec{Table: &columns.TableSpec{Columns: table}}
@@ -122,6 +128,26 @@ func (r Results) Unresumable() string {
 // Streamed reports whether results are written as they arrive, and cannot be read again.
 func (r Results) Streamed() bool { return r.Target.kind == stream }
 
+// Lasting returns the path of a file that only a job needs which can resume; "" in others.
+func (r Results) Lasting(path string) string {
+	if r.Target.kind == stream {
+		return ""
+	}
+	return path
+}
+
+// Stopped completes the fault that stops a job before it mixes two versions of something. One
+// that cannot resume must start again.
+func (r Results) Stopped(e *fault.Error) *fault.Error {
+	if r.Target.kind != stream {
+		return e
+	}
+	return fault.New(e.Kind, "%w; run the job again", e).Set(fault.Advised)
+}
+
+// EndsWithChunks reports whether parts of the output end where chunks do.
+func (r Results) EndsWithChunks() bool { return r.PartBytes > 0 }
+
 // CutsUnits reports whether the results are cut into units, which end where the plan says.
 func (r Results) CutsUnits() bool {
 	return r.Format.Encodes() || r.Columns != nil && r.Store != chunk.StoreFrames
@@ -133,10 +159,13 @@ func (r Results) SamePlan(was Results) bool {
 	return r.PartBytes > 0 && r.PartBytes == was.PartBytes || r.Target.kind == file && r.CutsUnits()
 }
 
-// Flushes reports whether a record of a slow stream is computed before its chunk is full.
-// Where the output's borders depend on chunks, they must depend on the content alone.
-func (r Results) Flushes() bool {
-	return !r.Format.Table && (r.Target.kind == stream || r.Target.kind == file && !r.CutsUnits())
+// Flush returns after which time a record of a slow stream is computed before its chunk is full;
+// 0 for never. Where the output's borders depend on chunks, they must depend on the content alone.
+func (r Results) Flush(after time.Duration) time.Duration {
+	if !r.Format.Table && (r.Target.kind == stream || r.Target.kind == file && !r.CutsUnits()) {
+		return after
+	}
+	return 0
 }
 
 // MayKeep reports whether the output may have a member of the records.
