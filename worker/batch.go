@@ -12,11 +12,11 @@ import (
 type batchTask struct {
 	run   *chunkRun // of the batch's chunk
 	batch *input.Batch
-	// window is what the batch is a part of; nil if records are not grouped. at are the
-	// positions of its records in the window, costs what they cost.
-	window *window
-	at     []int
-	costs  []int
+	// group is what the batch is a part of, or all of. In a window, at are the positions of its
+	// records, costs what they cost.
+	group *group
+	at    []int
+	costs []int
 	// refused holds, for each record, why it is not sent to the kernel. Records with a nil
 	// entry are sent; if refused is nil, all are. Records that failed upstream are refused
 	// with kind Upstream.
@@ -40,7 +40,7 @@ type batchTask struct {
 	// isolation is how long the kernel could isolate bad records when it got the whole batch.
 	isolation time.Duration
 	took      time.Duration    // how long the device took for the batch
-	batches   []time.Duration  // the same for each batch of a window
+	batches   []time.Duration  // the same for each batch of a group
 	results   *plugins.Results // of the batch as a whole
 	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
 	// results.
@@ -62,6 +62,21 @@ func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
 		return batch
 	}
 	return batch.WithFetched(t.fetched, t.filesOf(lo, hi))
+}
+
+// pick returns the records at these positions of sent as a batch of their own.
+func (t *batchTask) pick(at []int) *batchTask {
+	each := 2 * len(t.inputs)
+	picked := &batchTask{run: t.run, batch: t.batch, group: t.group, at: at, inputs: t.inputs, fetched: t.fetched, spans: make([]uint32, 0, each*len(at))}
+	for _, i := range at {
+		picked.sent, picked.records = append(picked.sent, t.sent[i]), append(picked.records, t.records[i])
+		picked.spans = append(picked.spans, t.spans[i*each:(i+1)*each]...)
+		picked.files = append(picked.files, t.filesOf(i, i+1)...)
+		if t.costs != nil {
+			picked.costs = append(picked.costs, t.costs[i])
+		}
+	}
+	return picked
 }
 
 // filesOf returns the files of the records sent[lo:hi].
@@ -92,18 +107,12 @@ func (t *batchTask) loadOf(lo, hi int) load {
 
 // good records that the kernel has computed the batch at the first attempt.
 func (t *batchTask) good(took time.Duration) {
-	sizes := &t.run.worker.sizes
-	if t.window == nil {
-		sizes.good(len(t.batch.Records), took)
-		return
-	}
 	for _, cost := range t.costs {
 		t.run.stats.Cost += int64(cost)
 	}
 	t.run.stats.Padded += t.load.cost
-	sizes.goodCost(t.load.cost)
-	t.window.batches++
-	t.window.took += took
+	t.run.worker.sizes.good(t.load)
+	t.group.good(took)
 }
 
 // verdict returns the verdict on record i of those sent, once it is known.

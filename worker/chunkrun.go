@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -17,8 +19,10 @@ type chunkRun struct {
 	cancel      context.CancelFunc
 	reader      *batchReader
 	out         *partWriter
-	windows     []*window   // that are not complete, in order
+	groups      []*group    // that are not complete, in order
 	id          int64       // of the assignment
+	part        string      // the prefix of its parts' names
+	cuts        int         // how often it has ended a part and begun another
 	first       int64       // the first record of the chunk, or of what remained at the last cut
 	number      int64       // counts the worker's chunks, from 1
 	ended       bool        // no further batch is submitted
@@ -43,7 +47,7 @@ type chunkRun struct {
 // begin starts reading a chunk.
 func (w *Worker) begin(ctx context.Context, assign wire.Assign) (*chunkRun, error) {
 	w.begun++
-	r := &chunkRun{worker: w, id: assign.ID, number: w.begun, first: assign.Chunk.First, unsubmitted: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
+	r := &chunkRun{worker: w, id: assign.ID, part: assign.Part, number: w.begun, first: assign.Chunk.First, unsubmitted: assign.Chunk, rest: assign.Chunk, final: assign.Final, blame: assign.Blame}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	var err error
 	if r.reader, err = w.startReading(r.ctx, assign); err != nil {
@@ -76,15 +80,7 @@ func (r *chunkRun) reportRemainder(rest chunk.Chunk) {
 	r.reader.reportReadComplete()
 }
 
-// pass takes a finished batch.
-func (r *chunkRun) pass(task *batchTask) error {
-	if task.window != nil {
-		return r.settle(task)
-	}
-	return r.write(task)
-}
-
-// write sends a finished batch, or window, to the writer.
+// write sends a finished group to the writer.
 func (r *chunkRun) write(task *batchTask) error {
 	r.rest = task.batch.Rest()
 	select {
@@ -110,52 +106,77 @@ func (r *chunkRun) addBusy(took time.Duration) {
 	r.worker.busy.Add(int64(took))
 }
 
-// close ends the chunk after its last finished batch and returns the outcome. On error it
+// close ends the chunk after its last finished group and returns the outcome. On error it
 // discards the part.
 func (r *chunkRun) close(err error) (wire.Done, error) {
 	defer r.cancel()
 	defer r.reader.stop()
-	if err == nil && len(r.windows) > 0 {
-		err = r.endWindow()
+	if err == nil && len(r.groups) > 0 {
+		err = r.endGroup()
+	}
+	if err != nil || r.ctx.Err() != nil {
+		_, writeErr := r.out.finish(r.rest, true)
+		return wire.Done{}, cmp.Or(err, writeErr, r.ctx.Err())
 	}
 	end := r.rest
 	if r.elsewhere != nil {
 		end = *r.elsewhere
 	}
-	if r.handedBack != nil {
-		r.rest = r.rest.Before(*r.handedBack)
-	}
-	segment, writeErr := r.out.finish(end, err != nil || r.ctx.Err() != nil)
-	if err == nil {
-		err = writeErr
-	}
+	done, err := r.endPart(end)
+	done.Elsewhere, done.Crowded = r.elsewhere, r.crowded
+	return done, err
+}
+
+// endPart ends the part; end is what follows its last record. It returns the outcome.
+func (r *chunkRun) endPart(end chunk.Chunk) (wire.Done, error) {
+	segment, err := r.out.finish(end, false)
 	if err != nil {
 		return wire.Done{}, err
 	}
-	done := wire.Done{Chunk: r.id, Segment: segment, Stats: r.takeStats(), First: r.out.takeFirst(), Elsewhere: r.elsewhere, Crowded: r.crowded}
-	if r.rest.Records > 0 {
-		done.Rest = &r.rest
+	done := wire.Done{Chunk: r.id, Segment: segment, Stats: r.takeStats()}
+	if rest := r.remaining(); rest.Records > 0 {
+		done.Rest = &rest
 	}
 	return done, nil
 }
 
-// cut ends the part after its last finished batch and continues with the rest of the chunk in
-// another part. It returns the outcome of the first.
-func (r *chunkRun) cut(part string) (wire.Done, error) {
-	segment, err := r.out.finish(r.rest, false)
-	if err != nil {
-		return wire.Done{}, err
-	}
-	rest := r.rest
+// remaining returns what follows the last finished group and was not handed back.
+func (r *chunkRun) remaining() chunk.Chunk {
 	if r.handedBack != nil {
-		rest = rest.Before(*r.handedBack)
+		return r.rest.Before(*r.handedBack)
 	}
-	done := wire.Done{Chunk: r.id, Segment: segment, Stats: r.takeStats(), Rest: &rest, Continues: true}
+	return r.rest
+}
+
+// mayCut takes the request to end the part, and reports whether there is something to commit. If
+// nothing remains, the chunk is about to end.
+func (r *chunkRun) mayCut() bool {
+	r.worker.stops.forget(r)
+	return r.rest.First > r.first && r.remaining().Records > 0
+}
+
+// cut ends the part after its last finished group, so that it can be committed, and continues with
+// the rest of the chunk in another part. Nothing is read or computed again.
+func (r *chunkRun) cut() error {
+	done, err := r.endPart(r.rest)
+	if err != nil {
+		return err
+	}
+	done.Continues = true
 	computed := r.out.progress.computed - done.Segment.Tally.Records
-	r.first = rest.First
-	r.out = r.worker.startWriting(wire.Assign{ID: r.id, Chunk: rest, Part: part}, r.reader.recycle)
+	r.first, r.cuts = done.Rest.First, r.cuts+1
+	r.out = r.worker.startWriting(wire.Assign{ID: r.id, Chunk: *done.Rest, Part: r.partName()}, r.reader.recycle)
 	r.out.computed(max(0, int(computed)))
-	return done, nil
+	r.worker.report(done)
+	return nil
+}
+
+// partName returns the prefix of the names of the current part's files.
+func (r *chunkRun) partName() string {
+	if r.cuts == 0 {
+		return r.part
+	}
+	return fmt.Sprintf("%s-%d", r.part, r.cuts)
 }
 
 // takeStats returns the statistics since the last call. The part must be closed.
@@ -164,7 +185,9 @@ func (r *chunkRun) takeStats() wire.Stats {
 	stats.Nulls, stats.BatchSize, stats.Latency = r.out.nulls(), r.worker.sizes.found(), r.out.takeLatency()
 	stats.Faulty = r.out.suspects.faulty()
 	stats.Latency.Merge(r.late)
-	r.reader.fetch.moveTo(&stats)
+	if r.reader.fetch != nil {
+		stats.Figures = r.reader.fetch.figures.take()
+	}
 	r.stats, r.late = wire.Stats{}, histogram.Histogram{}
 	return stats
 }

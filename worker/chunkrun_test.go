@@ -56,7 +56,6 @@ func TestNextChunkReadAhead(t *testing.T) {
 	}
 	same := cmp.Options{
 		cmpopts.IgnoreFields(wire.Stats{}, "Busy", "Input", "Output", "Latency", "Batches", "Restarts", "Retries"), // crashes in the other chunk count too
-		cmpopts.IgnoreFields(wire.Done{}, "First"), // once per worker
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
 	}
 	for first := range inputs {
@@ -84,7 +83,7 @@ func TestNextChunkReadAhead(t *testing.T) {
 				case next == nil:
 					t.Fatal("the next chunk was not begun")
 				default:
-					done, err = w.finish(t.Context(), next)
+					done, err = w.computing.finish(t.Context(), next)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -112,22 +111,22 @@ func TestStopBetweenChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &w.computing
-	c.worker, c.ctx, c.current, c.next = w, t.Context(), first, next
+	c.ctx, c.current, c.next = t.Context(), first, next
 	for len(c.flight) < 2 {
 		if err := c.step(false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.stops.take(wire.Stop{Only: &a.Chunk.First})
-	next.first = 40 // it would be 0, too, because it has its own file
-	done, err := w.computing.run()
+	w.stops.assign(0)
+	w.stops.take(wire.Stop{})
+	done, err := c.finish(t.Context(), first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first.handedBack == nil || done.Segment.Tally.Records+first.handedBack.Records != 40 || done.Rest != nil {
 		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.handedBack, done.Rest)
 	}
-	if done, err = w.finish(t.Context(), next); err != nil {
+	if done, err = w.computing.finish(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
 	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.handedBack != nil {

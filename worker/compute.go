@@ -25,7 +25,7 @@ type computing struct {
 
 	flight    []*batchTask // submitted, oldest first; those of current come before those of next
 	headSince time.Time
-	watcher   *time.Timer   // of the oldest
+	watcher   *time.Timer   // ends a wait
 	restUntil time.Time     // when the device may compute again
 	quick     bool          // the last batch took almost no time
 	usual     time.Duration // how long a batch takes; 0 if unknown
@@ -33,15 +33,11 @@ type computing struct {
 
 // finish processes a chunk that has been begun, and returns the outcome, which includes its
 // bad records. An error means that this worker cannot continue. If another chunk is assigned
-// meanwhile, finish begins it too and leaves it in w.computing.next for the next call.
-func (w *Worker) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
-	c := &w.computing
-	c.worker, c.ctx, c.current, c.next = w, ctx, run, nil
-	return c.run()
-}
-
-// run computes until the current chunk is finished.
-func (c *computing) run() (wire.Done, error) {
+// meanwhile, finish begins it too and leaves it in next for the next call.
+func (c *computing) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
+	if c.ctx, c.current = ctx, run; c.next == run {
+		c.next = nil
+	}
 	err := c.loop()
 	done, err := c.current.close(err)
 	if err != nil {
@@ -103,6 +99,11 @@ func (c *computing) loop() error {
 		if w.pace.mustHandBack() {
 			w.stops.endThrough(w.begun)
 		}
+		if run := c.current; w.stops.mustCut(run) && run.mayCut() {
+			if err := run.cut(); err != nil {
+				return err
+			}
+		}
 		stopping := c.stopping(c.inFlight(c.current))
 		if c.current.ended && !c.inFlight(c.current) && !c.current.open() {
 			return nil
@@ -122,35 +123,29 @@ func (c *computing) loop() error {
 // stopping follows the stop requests for the current chunk, and reports whether it must end
 // without another batch.
 func (c *computing) stopping(inFlight bool) bool {
-	w := c.worker
-	share, grouped := w.stops.mustShare(c.current) && c.current.shares(), w.setup.Records.GroupBy != ""
-	switch {
-	case w.stops.mustEnd(c.current) || share && !grouped:
-		c.handBack(inFlight)
-		return true
-	case share:
-		c.endAfterWindow(inFlight)
+	end := c.worker.stops.mustEnd(c.current)
+	if end || c.worker.stops.mustShare(c.current) && c.current.shares() {
+		c.handBack(inFlight, !end)
 	}
-	return false
+	return end
 }
 
 // inFlight reports whether the kernel has batches of a chunk.
 func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c.flight[0].run == run }
 
-// handBack ends the chunk before its first unsubmitted batch. If batches are in flight, it
-// reports the remainder at once, so that other workers can have it before they finish.
-func (c *computing) handBack(inFlight bool) {
+// handBack ends the chunk before its first unsubmitted batch, or, with finish, after the window that
+// is being computed. If batches are in flight, it reports the remainder at once, so that other
+// workers can have it before they finish; otherwise the end of the chunk reports it.
+func (c *computing) handBack(inFlight, finish bool) {
 	run := c.current
-	if run.leave() && inFlight && run.unsubmitted.Records > 0 && run.handedBack == nil {
+	if run.ended && !run.open() {
+		return
+	}
+	if run.ended = true; !finish {
+		run.leave()
+	}
+	if (inFlight || run.open()) && run.unsubmitted.Records > 0 && run.handedBack == nil {
 		run.reportRemainder(run.unsubmitted)
-	} // otherwise the end of the chunk reports it
-}
-
-// endAfterWindow ends the chunk after the window that is being computed, if one is.
-func (c *computing) endAfterWindow(inFlight bool) {
-	c.current.ended = true
-	if (inFlight || c.current.open()) && c.current.handedBack == nil {
-		c.current.reportRemainder(c.current.unsubmitted)
 	}
 }
 
@@ -168,16 +163,13 @@ func (c *computing) reading() *chunkRun {
 // step submits the next batch or finishes the oldest, whichever is possible first.
 func (c *computing) step(stopping bool) error {
 	var batches <-chan readBatch
-	var rested <-chan time.Time
-	run := c.reading()
+	run, wait := c.reading(), time.Hour
 	if run != nil && !stopping && len(c.flight) < c.window() {
-		switch wait := c.batchDelay(); {
-		case wait > 0:
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			rested = timer.C
+		switch delay := c.batchDelay(); {
+		case delay > 0:
+			wait = delay
 		case run.open():
-			return c.send(run, run.nextOf(run.windows[len(run.windows)-1]))
+			return c.send(run, run.nextOf(run.groups[len(run.groups)-1]))
 		default:
 			batches = run.reader.batches
 		}
@@ -187,17 +179,13 @@ func (c *computing) step(stopping bool) error {
 		assigned = c.worker.assigned
 	}
 	var head <-chan struct{}
-	var expired <-chan time.Time
 	if len(c.flight) > 0 {
 		head = c.flight[0].results.Done()
-		limit := c.worker.host.limit(c.flight[0].load)
-		expired = c.watch(time.Until(c.headSince.Add(limit)))
+		wait = min(wait, c.headLeft())
 	}
-	var fetching <-chan time.Time
-	if batches != nil && len(c.flight) == 0 && run.reader.fetch != nil && c.worker.awaited() == "" {
-		timer := time.NewTimer(fetchShown)
-		defer timer.Stop()
-		fetching = timer.C
+	fetching := batches != nil && len(c.flight) == 0 && run.reader.fetch != nil && c.worker.awaited() == ""
+	if fetching {
+		wait = fetchShown
 	}
 	waiting := time.Now()
 	select {
@@ -211,13 +199,14 @@ func (c *computing) step(stopping bool) error {
 		return c.beginNext(assign, more)
 	case <-head:
 		return c.finishHead(c.flight[0].results.Wait(c.ctx))
-	case <-expired:
-		return c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
-	case <-rested:
-		return nil
-	case <-fetching:
-		run.stats.Input += time.Since(waiting)
-		run.out.awaits(wire.AwaitsFiles)
+	case <-c.watch(wait):
+		switch {
+		case len(c.flight) > 0 && c.headLeft() <= 0:
+			return c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
+		case fetching:
+			run.stats.Input += time.Since(waiting)
+			run.out.awaits(wire.AwaitsFiles)
+		}
 		return nil
 	case <-c.worker.pace.wake: // a stop request or a new pace
 		return nil
@@ -231,13 +220,17 @@ func (c *computing) step(stopping bool) error {
 	}
 }
 
-// watch returns a channel that fires when the oldest batch reaches its limit. It reuses one
-// timer.
-func (c *computing) watch(left time.Duration) <-chan time.Time {
+// headLeft returns how long the oldest batch may still take.
+func (c *computing) headLeft() time.Duration {
+	return time.Until(c.headSince.Add(c.worker.host.limit(c.flight[0].load)))
+}
+
+// watch returns a channel that fires after a time. It reuses one timer.
+func (c *computing) watch(wait time.Duration) <-chan time.Time {
 	if c.watcher == nil {
-		c.watcher = time.NewTimer(left)
+		c.watcher = time.NewTimer(wait)
 	} else {
-		c.watcher.Reset(left)
+		c.watcher.Reset(wait)
 	}
 	return c.watcher.C
 }
@@ -259,12 +252,10 @@ func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
 	if batch.err != nil {
 		return batch.err
 	}
-	task := batch.task
-	task.run, run.unsubmitted = run, task.batch.Rest()
-	if batch.window != nil {
-		run.windows = append(run.windows, batch.window)
-		c.worker.kept.giveTo(batch.window)
-		task = run.nextOf(batch.window)
+	g, task := batch.group, batch.group.task
+	task.run, run.unsubmitted, run.groups = run, task.batch.Rest(), append(run.groups, g)
+	if len(g.left.order) > 0 {
+		task = run.nextOf(g)
 	}
 	return c.send(run, task)
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/worker/early"
@@ -30,13 +29,13 @@ type concurrent struct {
 	ctx      context.Context
 	lanes    lanes
 	records  roster
-	landed   *landings
+	landed   chan landing
+	arrived  []landing // taken from landed
 	fetched  chan fetchedFiles
 	throttle throttle
 	search   suspicion
 	logs     logs
 	spend    spend
-	opinion  opinion
 	busy     bool
 	busyFrom time.Time
 	alarm    alarm
@@ -66,25 +65,24 @@ func (a *alarm) set(at time.Time) {
 func newConcurrent(ctx context.Context, w *Worker) *concurrent {
 	return &concurrent{
 		worker: w, ctx: ctx, records: newRoster(), throttle: newThrottle(w.host.info.Concurrency),
-		landed: &landings{wake: make(chan struct{}, 1)}, fetched: make(chan fetchedFiles),
+		landed: make(chan landing, w.host.info.Concurrency), fetched: make(chan fetchedFiles),
 		logs: newLogs(w.setup.Checkpoint), alarm: newAlarm(),
 	}
 }
 
-// serveRecords computes the assigned chunks with a concurrent kernel.
-func (w *Worker) serveRecords(ctx context.Context) {
-	c := newConcurrent(ctx, w)
+// serve computes the assigned chunks.
+func (c *concurrent) serve() {
+	w := c.worker
 	if err := c.spend.open(w.setup); err != nil {
 		w.fail(err)
 		return
 	}
 	defer func() { c.spend.figures.Close() }()
-	w.judged = true // the writer would judge in input order: here the first answers count
 	for {
 		more, err := c.turn()
 		if err != nil {
 			for _, l := range c.lanes {
-				l.discard(err)
+				_, _ = l.run.close(err)
 			}
 			w.fail(err)
 			return
@@ -111,16 +109,14 @@ func (c *concurrent) begin(assign wire.Assign) error {
 	if c.worker.takeRenewed() { // forget the job that is done
 		c.end()
 		c.spend.figures.Close()
-		fresh := newConcurrent(c.ctx, c.worker)
-		fresh.opinion = c.opinion // of the kernel
-		*c = *fresh
+		*c = *newConcurrent(c.ctx, c.worker)
 		if err := c.spend.open(c.worker.setup); err != nil {
 			return err
 		}
 	}
 	first, end := assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records
 	short := func() bool { return !c.lanes.holdLess(spillShare, c.throttle.full) }
-	l := &lane{part: assign.Part, short: short, log: early.New(filepath.Dir(assign.Part), first, end, c.logs.syncer)}
+	l := &lane{short: short, log: early.New(filepath.Dir(assign.Part), first, end, c.logs.syncer)}
 	if !assign.New {
 		if err := l.log.Import(); err != nil {
 			return fault.JobFiles.Wrap(err)
@@ -135,10 +131,21 @@ func (c *concurrent) begin(assign wire.Assign) error {
 	return nil
 }
 
-// turn ends the lanes that are over, sends records to the kernel, and then waits for
+// turn counts the time in which the kernel had work, ends the lanes that are over, sends records to the kernel, and then waits for
 // something to happen. It returns false when there are no more chunks.
 func (c *concurrent) turn() (more bool, err error) {
-	c.countBusy()
+	now := time.Now()
+	if c.busy && len(c.lanes) > 0 {
+		c.lanes[0].run.addBusy(now.Sub(c.busyFrom))
+	}
+	c.busy, c.busyFrom = len(c.records.flying) > 0, now
+	switch {
+	case len(c.lanes) == 0:
+	case c.throttle.holding:
+		c.lanes[0].run.out.awaits(wire.AwaitsServer)
+	case c.busy:
+		c.lanes[0].run.out.awaits("")
+	}
 	if c.spend.isOver(len(c.records.flying)) {
 		c.worker.send(wire.Message{Spent: &wire.Spent{Blind: c.spend.blind()}})
 	}
@@ -152,22 +159,6 @@ func (c *concurrent) turn() (more bool, err error) {
 		return false, err
 	}
 	return c.step()
-}
-
-// countBusy counts the time in which the kernel had work.
-func (c *concurrent) countBusy() {
-	now := time.Now()
-	if c.busy && len(c.lanes) > 0 {
-		c.lanes[0].run.addBusy(now.Sub(c.busyFrom))
-	}
-	c.busy, c.busyFrom = len(c.records.flying) > 0, now
-	switch {
-	case len(c.lanes) == 0:
-	case c.throttle.holding:
-		c.lanes[0].run.out.awaits(wire.AwaitsServer)
-	case c.busy:
-		c.lanes[0].run.out.awaits("")
-	}
 }
 
 // follow obeys the stop requests, and ends the lanes that are over.
@@ -233,7 +224,7 @@ func (c *concurrent) next(now time.Time) (f *flight, most int) {
 		return f, min(most, c.search.limit)
 	}
 	// While no record can be tried, only those that show when that is over are sent.
-	fresh := !c.throttle.holding || len(c.records.flying)+len(c.records.again)+len(c.records.waiting) == 0
+	fresh := !c.throttle.holding || !c.records.tried()
 	if f = c.records.next(c.throttle.refuses(now), fresh); f == nil && fresh {
 		f = c.lanes.unsent()
 	}
@@ -247,7 +238,7 @@ func (c *concurrent) send(f *flight) {
 	limit := host.limit(load{records: 1, bytes: f.record.Size()})
 	f.sent, f.started, f.round = true, started, c.throttle.window.Round()
 	host.process.Ask(f.record, limit, func(a plugins.Answer, expired bool) {
-		landed.add(landing{flight: f, answer: a, expired: expired, limit: limit, took: time.Since(started)})
+		landed <- landing{flight: f, answer: a, expired: expired, limit: limit, took: time.Since(started)}
 	})
 	crash.Point("worker-mid-batch")
 }
@@ -278,7 +269,8 @@ func (c *concurrent) step() (more bool, err error) {
 			reading.run.stats.Input += time.Since(waited)
 		}
 		return true, c.take(reading, batch, ok)
-	case <-c.landed.wake:
+	case l := <-c.landed:
+		c.arrived = append(c.arrived, l)
 		return true, c.landAll()
 	case got := <-c.fetched:
 		return true, c.takeFiles(got)
@@ -348,7 +340,8 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	if batch.err != nil {
 		return batch.err
 	}
-	g := l.add(batch.task)
+	g := batch.group
+	l.add(g)
 	c.worker.computed.Add(int64(len(g.task.batch.Records) - len(g.task.sent))) // rejected before the kernel
 	for i := range g.records {
 		if err := c.place(g, i); err != nil {
@@ -366,16 +359,16 @@ func (c *concurrent) place(g *group, i int) error {
 	g.records[i] = f
 	switch {
 	case g.lane.log.Has(number):
-		logged, err := g.lane.log.Get(number)
+		logged, err := g.lane.logged(number)
 		if err != nil {
-			return fault.JobFiles.Wrap(err)
+			return err
 		}
 		f.sent = true
-		g.settle(i, answered(logged))
+		g.answer(i, logged)
 		c.judge(nil)
 	case c.worker.setup.GiveUp != nil:
 		f.sent = true
-		g.settle(i, verdict{fault: c.worker.setup.GiveUp})
+		g.answer(i, verdict{fault: c.worker.setup.GiveUp})
 	case g.task.pending != nil:
 		f.sent = true // or will be, out of order
 		c.fetch(f)
@@ -385,9 +378,7 @@ func (c *concurrent) place(g *group, i int) error {
 
 // judge adds an answer to the first ones: does the kernel fail on everything?
 func (c *concurrent) judge(failure *fault.Error) {
-	if first := c.opinion.add(failure, c.search.deaths >= sampledDeaths); first != nil {
-		c.worker.send(wire.Message{Search: &wire.Search{First: first}})
-	}
+	c.worker.opinion.add(slices.Values([]*fault.Error{failure}), c.search.deaths >= sampledDeaths)
 }
 
 // abandon gives up the records at the kernel: the job is stopping and their drain timeout
@@ -398,37 +389,15 @@ func (c *concurrent) abandon() error {
 	if err := c.logArrived(); err != nil {
 		return err
 	}
-	for l, more := c.landed.take(); more; l, more = c.landed.take() {
+	for _, l := range c.arrived {
 		c.spend.add(l.answer)
 	}
+	c.arrived = nil
 	clear(c.records.flying)
 	for _, l := range c.lanes {
 		l.halted = true
 	}
 	return nil
-}
-
-// opinion is what the first answers show about the kernel.
-type opinion struct {
-	first   judge.First
-	settled bool
-}
-
-// add adds an answer. It returns the opinion if that has changed in a way that matters. sampled:
-// the records that failed are a sample of all.
-func (o *opinion) add(failure *fault.Error, sampled bool) *judge.First {
-	if o.settled {
-		return nil
-	}
-	before := o.first
-	o.first = before.Extend(func(yield func(*fault.Error) bool) { yield(failure) })
-	o.first.Sampled = sampled
-	o.settled = o.first.Settled()
-	if !o.first.Matters(before) {
-		return nil
-	}
-	first := o.first
-	return &first
 }
 
 // logs makes the early logs durable, once per checkpoint interval, in a goroutine of its own:

@@ -19,8 +19,8 @@ func (c *concurrent) landAll() error {
 	if err := c.logArrived(); err != nil {
 		return err
 	}
-	for l, more := c.landed.take(); more; l, more = c.landed.take() {
-		c.spend.add(l.answer)
+	for len(c.arrived) > 0 {
+		l := c.takeArrived()
 		if !c.records.flies(l.flight) {
 			continue // it was abandoned
 		}
@@ -38,9 +38,20 @@ func (c *concurrent) landAll() error {
 	return nil
 }
 
+// takeArrived takes the next answer that has arrived.
+func (c *concurrent) takeArrived() landing {
+	l := c.arrived[0]
+	c.arrived = c.arrived[1:]
+	c.spend.add(l.answer)
+	return l
+}
+
 // logArrived logs the answers that have arrived together.
 func (c *concurrent) logArrived() error {
-	for _, l := range c.landed.receive() {
+	for range len(c.landed) {
+		c.arrived = append(c.arrived, <-c.landed)
+	}
+	for _, l := range c.arrived {
 		if c.records.flies(l.flight) && l.answer.Verdict < plugins.Failed {
 			if err := logAnswer(l, (*early.Log).Put); err != nil {
 				return err
@@ -87,12 +98,12 @@ func (c *concurrent) conclude(l landing) error {
 	case failure == nil:
 		return c.succeed(l)
 	case l.expired && failure.Kind != fault.Record && failure.Kind != fault.Timeout:
-		failure = c.worker.host.expired(l.limit)
+		failure = c.worker.host.expired("answer", "record", l.limit)
 	case failure.Kind == fault.OOM:
 		if c.throttle.shrink(len(c.records.flying)) {
 			c.worker.log.Warn("a record did not fit in memory next to the others", "concurrency", c.throttle.ceiling, "error", failure.Message)
 			f.group.lane.run.stats.Retries++
-			c.records.resend(f)
+			c.records.enqueue(f)
 			return nil
 		}
 		failure = outOfMemory("out of device memory, even alone", failure)
@@ -160,7 +171,7 @@ func (c *concurrent) fail(f *flight, failure *fault.Error) error {
 func (c *concurrent) settle(f *flight, v verdict) error {
 	f.suspect = false
 	c.worker.computed.Add(1)
-	f.group.settle(f.at, v)
+	f.group.answer(f.at, v)
 	return f.group.lane.complete(f.group)
 }
 
@@ -173,7 +184,7 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 	}
 	c.worker.log.Warn("the kernel was lost", "records in flight", len(suspects), "error", failure.Message)
 	blamed := c.search.blames(first) // then the others are not suspects
-	for _, f := range c.records.again {
+	for _, f := range c.records.queue {
 		f.suspect = f.suspect && blamed
 	}
 	for _, f := range suspects {
@@ -197,7 +208,7 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 	}
 	for _, f := range suspects {
 		f.group.lane.run.stats.Retries++
-		c.records.resend(f)
+		c.records.enqueue(f)
 	}
 	return nil
 }
@@ -229,16 +240,15 @@ func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 		if len(c.records.flying) == 0 {
 			return suspects, nil
 		}
-		var arrived bool
-		for l, arrived = c.landed.take(); !arrived; l, arrived = c.landed.take() {
+		if len(c.arrived) == 0 {
 			select {
-			case <-c.landed.wake:
-				c.landed.receive()
+			case l := <-c.landed:
+				c.arrived = append(c.arrived, l)
 			case <-ctx.Done():
 				return nil, fault.KernelCrashed.Of(fault.Worker, "%d records did not return from a kernel process that ended", len(c.records.flying))
 			}
 		}
-		c.spend.add(l.answer)
+		l = c.takeArrived()
 	}
 }
 
@@ -264,7 +274,7 @@ func (r *roster) mayFetch(w *Worker, held load) bool {
 	if w.fetcher == nil {
 		return true
 	}
-	fetching, ready := len(r.fetching), len(r.ready)
+	fetching, ready := len(r.fetching), len(r.queue)
 	if fetching >= max(leastFetching, w.fetcher.Concurrency()) || fetching+ready >= max(leastFetching, w.host.info.Concurrency) {
 		return false
 	}
@@ -276,7 +286,7 @@ func (c *concurrent) fetch(f *flight) {
 	c.records.fetching[f.number] = f
 	g, reader := f.group, f.group.lane.run.reader
 	ctx, fetched := reader.ctx, c.fetched
-	reader.fetch.arrive(ctx, g.task.pending[f.at], g.task.records[f.at], func(files [][]byte, failure *fault.Error) {
+	reader.fetch.arrive(ctx, g.task.pending[f.at], func(files [][]byte, failure *fault.Error) {
 		select {
 		case fetched <- fetchedFiles{f, g, files, failure}:
 		case <-ctx.Done():
@@ -299,7 +309,7 @@ func (c *concurrent) takeFiles(got fetchedFiles) error {
 	}
 	f.record = g.task.toCompute(f.at, f.at+1).WithFetched(g.lane.run.reader.fetch.names, got.files).At(0)
 	g.holds(f, f.record.Size()-len(f.record.Bytes()))
-	c.records.ready = insert(c.records.ready, f)
+	c.records.enqueue(f)
 	return nil
 }
 

@@ -82,7 +82,7 @@ func TestSlowRecord(t *testing.T) {
 	records, groups, spilled := 0, 0, false
 	list := computeLanes(t, w, func(c *concurrent) {
 		l := c.lanes[0]
-		records, groups = max(records, l.held.records), max(groups, len(l.groups))
+		records, groups = max(records, l.held.records), max(groups, len(l.run.groups))
 		spilled = spilled || l.rereads()
 	}, job)
 	if len(list) != 1 {

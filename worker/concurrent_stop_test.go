@@ -28,7 +28,7 @@ func TestAbandonKeepsAnswers(t *testing.T) {
 	}
 	answer := plugins.Replaced([]byte(`{"id":1}`))
 	answer.Figures = map[string]int64{"total_tokens": 7}
-	c.landed.add(landing{flight: c.records.flying[1], answer: answer})
+	c.landed <- landing{flight: c.records.flying[1], answer: answer}
 	if err := c.abandon(); err != nil {
 		t.Fatal(err)
 	}

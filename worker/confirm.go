@@ -48,8 +48,11 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 				return nil, nil
 			}
 			e := fault.As(err)
-			if e == nil || e.Sign != fault.Outside {
-				return nil, s.settleOther(at, e, err)
+			switch {
+			case e == nil:
+				return nil, err
+			case e.Sign != fault.Outside:
+				return nil, s.settle(at, at+1, e)
 			}
 			failure, longest = e, max(longest, time.Since(began))
 		}
@@ -67,14 +70,6 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 	}
 	return nil, fault.KernelKilled.New("the kernel process is killed from outside, whatever it computes: %s", failure.Message).
 		WithDetail(failure.Detail)
-}
-
-// settleOther settles a record whose failure was not a signal from outside.
-func (s *search) settleOther(at int, e *fault.Error, err error) error {
-	if e == nil {
-		return err
-	}
-	return s.settle(at, at+1, e)
 }
 
 // control returns a record that the kernel has computed, or else one that an earlier worker
@@ -99,9 +94,8 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 	if task == nil {
 		return false, nil
 	}
-	again := search{run: s.run, task: task, isControl: true}
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
-		_, err := again.try(0, 1)
+		err := s.again(task)
 		if err == nil {
 			if err = s.rest(controlInterval); err == nil && s.run.dead() {
 				return true, nil

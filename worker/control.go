@@ -25,13 +25,11 @@ func (p *proof) keep(task *batchTask, i int) {
 	if p.control != nil || len(task.records[i]) > maxControl || task.size(i)-len(task.records[i]) > maxControlFiles {
 		return
 	}
-	each := 2 * len(task.inputs)
-	p.control = &batchTask{
-		sent: []int{0}, records: [][]byte{slices.Clone(task.records[i])},
-		inputs: task.inputs, spans: slices.Clone(task.spans[i*each : (i+1)*each]),
-		fetched: task.fetched,
-	}
-	for _, file := range task.filesOf(i, i+1) {
-		p.control.files = append(p.control.files, slices.Clone(file))
+	p.control = task.pick([]int{i})
+	p.control.run, p.control.batch, p.control.group, p.control.costs = nil, nil, nil, nil
+	for _, memory := range [][][]byte{p.control.records, p.control.files} {
+		for k := range memory {
+			memory[k] = slices.Clone(memory[k])
+		}
 	}
 }

@@ -73,7 +73,7 @@ func (e *encoder) encode(from source, results *plugins.Results, i int) ([]byte, 
 // it returns a fault.
 func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Error {
 	r := &e.rows
-	if r.layout == nil {
+	if !r.decided() {
 		return fault.ColumnMismatch.New("the result has none of the columns that the output stores")
 	}
 	start, values := len(e.buffer), len(r.values)

@@ -21,11 +21,11 @@ type rowEncoder struct {
 	names  *jsonline.Wanted
 	scans  bool // lines are scanned for the layout's columns
 	info   jsonline.Info
-	place  jsonline.Info // of the text columns
-	line   []byte        // scratch
-	table  *parquet.Rows // makes rows of lines; nil if the output is not a table
-	typed  [][]byte      // for table
-	row    []byte        // scratch
+	place  jsonline.Info          // of the text columns
+	line   []byte                 // scratch
+	table  *parquet.Rows          // makes rows of lines; nil if the output is not a table
+	takes  func(name string) bool // whether the table has a column of this name
+	row    []byte                 // scratch
 
 	// Of the last results:
 	results *plugins.Results
@@ -50,9 +50,9 @@ func (r *rowEncoder) use(layout *columns.Layout) {
 	if r.layout == layout {
 		return
 	}
-	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns)), typed: make([][]byte, len(layout.Columns))}
+	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns))}
 	if layout.Table != nil {
-		r.table = layout.Table.Rows()
+		r.table, r.takes = layout.Table.Rows(), layout.Table.Takes
 	}
 	var names []string
 	for _, c := range layout.Columns {
@@ -61,6 +61,9 @@ func (r *rowEncoder) use(layout *columns.Layout) {
 	r.names = jsonline.Want(names...)
 	r.scans = len(names) > 0 || layout.Nulls && r.table == nil // without a schema, a table refuses what is not an object
 }
+
+// decided reports whether it is known what rows look like.
+func (r *rowEncoder) decided() bool { return r.names != nil }
 
 // takeOut turns the columns in the last line of the buffer, which starts at start, into a
 // row. number is that of the record's line in the input.
@@ -95,13 +98,8 @@ func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
 		}
 		return nil
 	}
-	for k, values := range r.raw {
-		if r.typed[k] = values; len(values) == 0 {
-			r.typed[k] = nil
-		}
-	}
 	var err error
-	if r.row, err = r.table.Append(r.row[:0], line, r.typed); err != nil {
+	if r.row, err = r.table.Append(r.row[:0], line, r.raw); err != nil {
 		return fault.BadResult.New("%w", err)
 	}
 	e.buffer = append(e.buffer[:start], r.row...)
@@ -290,7 +288,7 @@ func (e *encoder) sortColumns() {
 	var names []string
 	for _, c := range r.list {
 		number := r.layout.Find(c.Name)
-		if number < 0 && r.layout.Table != nil && !r.layout.Table.Takes(c.Name) {
+		if number < 0 && r.table != nil && !r.takes(c.Name) {
 			number = leftOut
 		}
 		r.rows = append(r.rows, number)
@@ -316,7 +314,7 @@ func (e *encoder) sortColumns() {
 // values can be stored as they are.
 func (r *rowEncoder) findDirect(nanFails bool) {
 	r.direct = nil
-	if nanFails || r.layout.Table != nil || r.layout.Nulls || len(r.members) > 0 {
+	if nanFails || r.table != nil || r.layout.Nulls || len(r.members) > 0 {
 		return
 	}
 	direct := make([]int, len(r.layout.Columns))

@@ -27,10 +27,12 @@ import (
 type fetching struct {
 	fetcher *fetch.Fetcher
 	members []wire.FetchMember
-	names   []string // of members
-	options wire.Records
+	names   []string         // of members
 	wanted  *jsonline.Wanted // the mark, and the fields of members
 	chunk   chunk.Chunk
+	// maxBytes limits a line. marked: the kernel gets records that are marked as failed.
+	maxBytes int64
+	marked   bool
 
 	records chan fetchRecord // in input order, their files begun
 	ready   []fetchRecord    // their files fetched, not in a batch yet
@@ -49,16 +51,30 @@ type fetchRecord struct {
 
 // fileOf is a file of a record.
 type fileOf struct {
-	item    *fetch.Item  // nil if it failed, or is in the record itself
+	item    *fetch.Item  // nil if the record names none
 	failure *fault.Error // why the record has no file
-	inline  bool         // it is a data: URI
 }
 
-// fetchFigures are the counts for metrics.
+// fetchFigures are counts for metrics, by name.
 type fetchFigures struct {
-	mu                              sync.Mutex
-	files, bytes, failures, retries int64
-	wait                            time.Duration
+	mu     sync.Mutex
+	counts map[string]float64
+}
+
+// add adds to a count.
+func (f *fetchFigures) add(name string, n float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts[name] += n
+}
+
+// take returns the counts since the last call.
+func (f *fetchFigures) take() map[string]float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	taken := f.counts
+	f.counts = map[string]float64{"fetched_files": 0, "fetched_bytes": 0, "fetch_failures": 0, "fetch_retries": 0, "fetch_wait_seconds": 0}
+	return taken
 }
 
 const (
@@ -71,45 +87,26 @@ const (
 )
 
 // newFetching returns nil if no files are fetched.
-func (w *Worker) newFetching(c chunk.Chunk) *fetching {
-	members := w.setup.Fetch.Members
-	if len(members) == 0 {
+func newFetching(fetcher *fetch.Fetcher, setup wire.Setup, c chunk.Chunk) *fetching {
+	if fetcher == nil {
 		return nil
 	}
-	f := &fetching{fetcher: w.openFetcher(), members: members, options: w.setup.Records, chunk: c}
+	f := &fetching{fetcher: fetcher, members: setup.Fetch.Members, maxBytes: setup.Records.MaxBytes, marked: setup.Records.Reprocess, chunk: c}
 	fields := []string{record.ErrorMember}
-	for _, m := range members {
+	for _, m := range f.members {
 		f.names, fields = append(f.names, m.Name), append(fields, m.Field)
 	}
 	f.wanted = jsonline.Want(fields...)
-	f.records = make(chan fetchRecord, max(4*f.fetcher.Concurrency(), 2*w.setup.Records.BatchSize))
+	f.figures.take()
+	f.records = make(chan fetchRecord, max(4*fetcher.Concurrency(), 2*setup.Records.BatchSize))
 	return f
-}
-
-// openFetcher returns the worker's fetcher, which lives as long as the worker.
-func (w *Worker) openFetcher() *fetch.Fetcher {
-	if w.fetcher == nil {
-		o, held := w.setup.Fetch, heldBatches+max(1, w.host.info.InFlight)+w.host.info.Ahead
-		w.fetcher = fetch.New(fetch.Options{
-			Root: o.Root, MaxBytes: o.MaxBytes, Concurrency: o.Concurrency, PerHost: o.PerHost,
-			Timeout: o.Timeout, Retries: o.Retries, AllowPrivate: o.AllowPrivate,
-			HoldBytes: int64(held) * int64(w.setup.Records.BatchBytes),
-			Allocate: func(size int) fetch.Memory {
-				if memory := w.host.alloc(size); memory != nil {
-					return memory
-				}
-				return nil
-			},
-		})
-	}
-	return w.fetcher
 }
 
 // scout reads the chunk and begins to fetch. It calls complete at the end.
 func (f *fetching) scout(ctx context.Context, complete func()) {
 	defer close(f.done)
 	defer close(f.records)
-	reader, err := input.OpenReader(f.chunk, f.options.MaxBytes)
+	reader, err := input.OpenReader(f.chunk, f.maxBytes)
 	if err != nil {
 		return // the reader of batches reports it
 	}
@@ -140,7 +137,7 @@ func (f *fetching) scout(ctx context.Context, complete func()) {
 func (f *fetching) begin(ctx context.Context, r input.Record, start func(context.Context, string) *fetch.Item) fetchRecord {
 	begun := fetchRecord{index: r.Index, bytes: len(r.Data)}
 	var info jsonline.Info
-	if r.TooLong || f.wanted.Scan(r.Data, &info) != nil || !f.options.Reprocess && info.Object && isMark(r.Data, info.Spans[0]) {
+	if r.TooLong || f.wanted.Scan(r.Data, &info) != nil || !f.marked && info.Object && isMark(r.Data, info.Spans[0]) {
 		return begun
 	}
 	begun.fetch, begun.files = true, make([]fileOf, len(f.members))
@@ -150,13 +147,7 @@ func (f *fetching) begin(ctx context.Context, r input.Record, start func(context
 			span = info.Spans[k+1]
 		}
 		value, failure := fieldText(r.Data, span, m.Field)
-		switch {
-		case failure != nil:
-			begun.files[k].failure = failure
-		case fetch.IsData(value): // keep no copy of a long one until its batch is formed
-			begun.files[k].inline = true
-			begun.bytes += len(value) / 4 * 3
-		default:
+		if begun.files[k].failure = failure; failure == nil {
 			begun.files[k].item = start(ctx, value)
 		}
 	}
@@ -223,19 +214,19 @@ func (f *fetching) claim(ctx context.Context, n int) error {
 
 // arrive waits for the files of a record that was claimed, in a goroutine of its own, and
 // passes them to then.
-func (f *fetching) arrive(ctx context.Context, r *fetchRecord, line []byte, then func(files [][]byte, failure *fault.Error)) {
+func (f *fetching) arrive(ctx context.Context, r *fetchRecord, then func(files [][]byte, failure *fault.Error)) {
 	f.waits.Go(func() {
 		if _, err := f.await(ctx, *r); err != nil {
 			return // the chunk has ended
 		}
-		then(f.files(ctx, r, line))
+		then(r.contents())
 	})
 }
 
 // next returns the next record when its files have arrived.
 func (f *fetching) next(ctx context.Context) (fetchRecord, error) {
 	began := time.Now()
-	defer func() { f.figures.waited(time.Since(began)) }()
+	defer func() { f.figures.add("fetch_wait_seconds", time.Since(began).Seconds()) }()
 	select {
 	case r, more := <-f.records:
 		if !more {
@@ -247,45 +238,26 @@ func (f *fetching) next(ctx context.Context) (fetchRecord, error) {
 	}
 }
 
-// await waits for the files of a record.
+// await waits for the files of a record, and counts them.
 func (f *fetching) await(ctx context.Context, r fetchRecord) (fetchRecord, error) {
 	for k := range r.files {
 		one := &r.files[k]
-		if one.item == nil {
+		if one.item != nil {
+			if one.failure = one.item.Wait(ctx); one.failure != nil && one.failure.Kind == fault.Canceled {
+				r.release()
+				return r, one.failure
+			}
+			f.figures.add("fetch_retries", float64(one.item.Retries()))
+		}
+		if one.failure != nil {
+			f.figures.add("fetch_failures", 1)
 			continue
 		}
-		if one.failure = one.item.Wait(ctx); one.failure != nil && one.failure.Kind == fault.Canceled {
-			r.release()
-			return r, one.failure
-		}
-		f.count(one)
-		if one.failure == nil {
-			r.bytes += len(one.item.Bytes())
-		}
+		r.bytes += len(one.item.Bytes())
+		f.figures.add("fetched_files", 1)
+		f.figures.add("fetched_bytes", float64(len(one.item.Bytes())))
 	}
 	return r, nil
-}
-
-// count counts a file that has been fetched, or has failed.
-func (f *fetching) count(one *fileOf) {
-	f.figures.mu.Lock()
-	defer f.figures.mu.Unlock()
-	if one.item != nil {
-		f.figures.retries += int64(one.item.Retries())
-	}
-	if one.failure != nil {
-		f.figures.failures++
-		return
-	}
-	f.figures.files++
-	f.figures.bytes += int64(len(one.item.Bytes()))
-}
-
-// waited counts time in which no batch could be formed because files had not arrived.
-func (f *fetchFigures) waited(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.wait += d
 }
 
 // take returns what is known about the records of a batch: as many as gather has returned,
@@ -300,42 +272,19 @@ func (f *fetching) take(batch *input.Batch) ([]fetchRecord, error) {
 	return taken, nil
 }
 
-// files returns the files of a record, or why it has none.
-func (f *fetching) files(ctx context.Context, r *fetchRecord, line []byte) ([][]byte, *fault.Error) {
+// contents returns the files of a record, or why it has none.
+func (r *fetchRecord) contents() ([][]byte, *fault.Error) {
 	if !r.fetch { // the line is not valid, but need not be
 		return nil, fault.NotJSON.Of(fault.Fetch, "the record is not valid JSON: its files are not known")
 	}
 	files := make([][]byte, len(r.files))
-	for k := range r.files {
-		one := &r.files[k]
-		if one.inline && one.item == nil {
-			f.decode(ctx, one, line, k)
-		}
+	for k, one := range r.files {
 		if one.failure != nil {
-			if one.item == nil {
-				f.count(one)
-			}
 			return nil, one.failure
 		}
 		files[k] = one.item.Bytes()
 	}
 	return files, nil
-}
-
-// decode decodes a data: URI in a record.
-func (f *fetching) decode(ctx context.Context, one *fileOf, line []byte, k int) {
-	var info jsonline.Info
-	if err := f.wanted.Scan(line, &info); err != nil {
-		one.failure = fault.NotJSON.Of(fault.Fetch, "not valid JSON: %w", err)
-		return
-	}
-	value, failure := fieldText(line, info.Spans[k+1], f.members[k].Field)
-	if one.failure = failure; failure != nil {
-		return
-	}
-	one.item = f.fetcher.Do(ctx, value)
-	one.failure = one.item.Wait(ctx)
-	f.count(one)
 }
 
 // one fetches the files of a single record in the calling goroutine.
@@ -369,22 +318,4 @@ func (r *fetchRecord) release() {
 			one.item.Release()
 		}
 	}
-}
-
-// moveTo adds the figures since the last call to the statistics of a chunk.
-func (f *fetching) moveTo(stats *wire.Stats) {
-	if f == nil {
-		return
-	}
-	f.figures.mu.Lock()
-	defer f.figures.mu.Unlock()
-	if stats.Figures == nil {
-		stats.Figures = make(map[string]float64)
-	}
-	stats.Figures["fetched_files"] += float64(f.figures.files)
-	stats.Figures["fetched_bytes"] += float64(f.figures.bytes)
-	stats.Figures["fetch_failures"] += float64(f.figures.failures)
-	stats.Figures["fetch_retries"] += float64(f.figures.retries)
-	stats.Figures["fetch_wait_seconds"] += f.figures.wait.Seconds()
-	f.figures.files, f.figures.bytes, f.figures.failures, f.figures.retries, f.figures.wait = 0, 0, 0, 0, 0
 }

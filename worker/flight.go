@@ -2,9 +2,9 @@ package worker
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -31,14 +31,16 @@ type flight struct {
 	alone   int  // how often it was then the only one
 }
 
+// isNew reports whether the record was never sent.
+func (f *flight) isNew() bool { return f.started.IsZero() }
+
 // roster knows where the records are that have been read and have no verdict. A record that is in
 // none of its lists was never sent.
 type roster struct {
 	flying   map[int64]*flight // at the kernel, by number
-	again    []*flight         // to be sent again, before any new record, by number
+	queue    []*flight         // to be sent again, or for the first time with their files; by number
 	waiting  []*flight         // for another attempt, the first due first
 	fetching map[int64]*flight // that wait for their files, by number
-	ready    []*flight         // that have their files and were never sent, by number
 }
 
 func newRoster() roster {
@@ -47,16 +49,18 @@ func newRoster() roster {
 
 // send moves a record to the kernel.
 func (r *roster) send(f *flight) {
-	isThis := func(other *flight) bool { return other == f }
-	r.again, r.ready = slices.DeleteFunc(r.again, isThis), slices.DeleteFunc(r.ready, isThis)
+	r.queue = slices.DeleteFunc(r.queue, func(other *flight) bool { return other == f })
 	r.flying[f.number] = f
 }
 
 // flies reports whether a record is at the kernel. It is not if it was abandoned.
 func (r *roster) flies(f *flight) bool { return r.flying[f.number] == f }
 
-// resend queues a record that was sent before.
-func (r *roster) resend(f *flight) { r.again = insert(r.again, f) }
+// enqueue queues a record to be sent.
+func (r *roster) enqueue(f *flight) {
+	at, _ := slices.BinarySearchFunc(r.queue, f.number, func(other *flight, number int64) int { return int(other.number - number) })
+	r.queue = slices.Insert(r.queue, at, f)
+}
 
 // retryAt lets a record wait.
 func (r *roster) retryAt(f *flight, due time.Time) {
@@ -68,27 +72,31 @@ func (r *roster) retryAt(f *flight, due time.Time) {
 // resendDue queues the records whose wait is over.
 func (r *roster) resendDue(now time.Time) {
 	for len(r.waiting) > 0 && !r.waiting[0].due.After(now) {
-		r.resend(r.waiting[0])
+		r.enqueue(r.waiting[0])
 		r.waiting = r.waiting[1:]
 	}
 }
 
-// next returns the next record that was sent before or has its files, or nil if there is none.
-// While the server refuses everything, that is the one with the most attempts left, so that no
-// record uses up its attempts for all others. fresh: records that were never sent count.
+// next returns the next record of the queue, or nil if there is none: one that was sent before, or
+// else one that has its files if fresh. While the server refuses everything, that is the one with
+// the most attempts left, so that no record uses up its attempts for all others.
 func (r *roster) next(refuses, fresh bool) (next *flight) {
-	for _, f := range r.again {
-		if f.group.lane.halted || next != nil && f.retries >= next.retries {
-			continue
+	for _, f := range r.queue {
+		switch {
+		case f.group.lane.halted, f.isNew() && (!fresh || next != nil):
+		case next == nil, next.isNew(), refuses && f.retries < next.retries:
+			next = f
 		}
-		if next = f; !refuses {
+		if next != nil && !next.isNew() && !refuses {
 			break
 		}
 	}
-	if next == nil && fresh {
-		next = first(r.ready, func(f *flight) bool { return !f.group.lane.halted })
-	}
 	return next
+}
+
+// tried reports whether records are at the kernel, or will be sent again.
+func (r *roster) tried() bool {
+	return len(r.flying)+len(r.waiting) > 0 || slices.ContainsFunc(r.queue, func(f *flight) bool { return !f.isNew() })
 }
 
 // suspects returns whether suspects are at the kernel, and the next one to send, or nil.
@@ -96,13 +104,23 @@ func (r *roster) suspects() (flying bool, next *flight) {
 	for _, f := range r.flying {
 		flying = flying || f.suspect
 	}
-	return flying, first(r.again, func(f *flight) bool { return f.suspect && !f.group.lane.halted })
+	if i := slices.IndexFunc(r.queue, func(f *flight) bool { return f.suspect && !f.group.lane.halted }); i >= 0 {
+		next = r.queue[i]
+	}
+	return flying, next
 }
 
 // atKernel reports whether the kernel has records of a lane, pending whether others of them will
-// be sent again.
-func (r *roster) atKernel(l *lane) bool {
-	for _, f := range r.flying {
+// be sent.
+func (r *roster) atKernel(l *lane) bool { return contains(maps.Values(r.flying), l) }
+
+func (r *roster) pending(l *lane) bool {
+	return contains(maps.Values(r.fetching), l) || contains(slices.Values(r.queue), l) || contains(slices.Values(r.waiting), l)
+}
+
+// contains reports whether a record of a lane is among others.
+func contains(list iter.Seq[*flight], l *lane) bool {
+	for f := range list {
 		if f.group.lane == l {
 			return true
 		}
@@ -110,34 +128,11 @@ func (r *roster) atKernel(l *lane) bool {
 	return false
 }
 
-func (r *roster) pending(l *lane) bool {
-	ofLane := func(f *flight) bool { return f.group.lane == l }
-	for _, f := range r.fetching {
-		if ofLane(f) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(r.again, ofLane) || slices.ContainsFunc(r.waiting, ofLane) || slices.ContainsFunc(r.ready, ofLane)
-}
-
 // forget drops the records of a lane that wait to be sent.
 func (r *roster) forget(l *lane) {
 	ofLane := func(f *flight) bool { return f.group.lane == l }
-	r.again, r.waiting, r.ready = slices.DeleteFunc(r.again, ofLane), slices.DeleteFunc(r.waiting, ofLane), slices.DeleteFunc(r.ready, ofLane)
+	r.queue, r.waiting = slices.DeleteFunc(r.queue, ofLane), slices.DeleteFunc(r.waiting, ofLane)
 	maps.DeleteFunc(r.fetching, func(_ int64, f *flight) bool { return ofLane(f) })
-}
-
-func first(list []*flight, is func(*flight) bool) *flight {
-	if i := slices.IndexFunc(list, is); i >= 0 {
-		return list[i]
-	}
-	return nil
-}
-
-// insert adds a record to a list that is sorted by number.
-func insert(list []*flight, f *flight) []*flight {
-	at, _ := slices.BinarySearchFunc(list, f.number, func(other *flight, number int64) int { return int(other.number - number) })
-	return slices.Insert(list, at, f)
 }
 
 // landing is the end of a flight.
@@ -166,45 +161,4 @@ func (l *landing) failure() *fault.Error {
 	}
 	e := fault.Error{Kind: fault.Record, Code: fault.Rejected, Message: l.answer.Message, Detail: l.answer.Detail}
 	return e.Bounded()
-}
-
-// landings are flights that have ended and are not taken yet.
-type landings struct {
-	wake chan struct{} // signals add
-	mu   sync.Mutex
-	list []landing
-
-	arrived []landing // received together; those before at are taken
-	at      int
-}
-
-func (l *landings) add(one landing) {
-	l.mu.Lock()
-	l.list = append(l.list, one)
-	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default: // a signal is already pending
-	}
-}
-
-// receive returns all that have ended and are not taken.
-func (l *landings) receive() []landing {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.arrived = append(l.arrived, l.list...)
-	clear(l.list)
-	l.list = l.list[:0]
-	return l.arrived[l.at:]
-}
-
-// take takes the next of those that were received.
-func (l *landings) take() (one landing, more bool) {
-	if l.at == len(l.arrived) {
-		clear(l.arrived)
-		l.arrived, l.at = l.arrived[:0], 0
-		return landing{}, false
-	}
-	l.at++
-	return l.arrived[l.at-1], true
 }

@@ -23,6 +23,9 @@ import (
 // model.
 const handshakeTimeout = time.Minute
 
+// trimTimeout limits how long a kernel may take to free memory.
+const trimTimeout = 30 * time.Second
+
 // kernelHost keeps a kernel process running: it starts the process and restarts it after a
 // crash. Only one goroutine may use it, except for the methods that say otherwise.
 type kernelHost struct {
@@ -128,9 +131,12 @@ func (h *kernelHost) start(ctx context.Context) error {
 	if !h.setup.DescribeOnly { // the plan reads them itself
 		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
 	}
-	if kernel := h.within(); kernel != nil {
-		h.setProcess(plugins.Within(kernel))
-		return nil
+	if newKernel := h.kernels[h.named.Within]; newKernel != nil {
+		if kernel, is := newKernel().(plugins.Concurrent); is { // it runs in this process
+			debug.SetGCPercent(100) // its requests and answers, perhaps images, are in this heap
+			h.setProcess(plugins.Within(kernel))
+			return nil
+		}
 	}
 	process, err := plugins.Start(ctx, command)
 	if err != nil {
@@ -138,19 +144,6 @@ func (h *kernelHost) start(ctx context.Context) error {
 	}
 	h.setProcess(process)
 	return nil
-}
-
-// within returns the kernel if it runs in this process, else nil.
-func (h *kernelHost) within() plugins.Concurrent {
-	newKernel := h.kernels[h.named.Within]
-	if newKernel == nil {
-		return nil
-	}
-	kernel, _ := newKernel().(plugins.Concurrent)
-	if kernel != nil {
-		debug.SetGCPercent(100) // its requests and answers, perhaps images, are in this heap
-	}
-	return kernel
 }
 
 func (h *kernelHost) setProcess(process *plugins.Process) {
@@ -248,25 +241,34 @@ func (h *kernelHost) isolation(of load) time.Duration {
 	return min(longestIsolation, h.limit(of)/4)
 }
 
-// tooLong kills the kernel and returns the failure of a batch that exceeded its limit. The
-// message must not vary between runs, so the limit, which depends on earlier batches, goes
-// into the detail.
+// tooLong kills the kernel and returns the failure of a batch that exceeded its limit.
 func (h *kernelHost) tooLong(limit time.Duration) error {
 	h.kill()
-	message := "the kernel did not respond in time"
+	return h.expired("respond", "batch", limit)
+}
+
+// expired returns the failure of a batch or record that reached its limit. The message must not
+// vary between runs, so the limit, which depends on earlier batches, goes into the detail.
+func (h *kernelHost) expired(verb, what string, limit time.Duration) *fault.Error {
+	message := fmt.Sprintf("the kernel did not %s in time", verb)
 	if h.limits.timeout > 0 {
-		message = fmt.Sprintf("the kernel did not respond within %s", h.limits.timeout)
+		message = fmt.Sprintf("the kernel did not %s within %s", verb, h.limits.timeout)
 	}
 	return fault.KernelTimeout.New("%s", message).Set("timeout").
-		WithDetail(fmt.Sprintf("gpurun waited %s for this batch", limit))
+		WithDetail(fmt.Sprintf("gpurun waited %s for this %s", limit, what))
+}
+
+// running returns the process, nil if there is none. It is safe for concurrent use.
+func (h *kernelHost) running() *plugins.Process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live
 }
 
 // memory returns how much device memory the kernel's framework holds, or nil if that is
 // unknown. It is safe for concurrent use.
 func (h *kernelHost) memory() *wire.FrameworkMemory {
-	h.mu.Lock()
-	process := h.live
-	h.mu.Unlock()
+	process := h.running()
 	if process == nil {
 		return nil
 	}
@@ -280,14 +282,10 @@ func (h *kernelHost) memory() *wire.FrameworkMemory {
 // alloc returns memory shared with the kernel process, or nil if there is none. It is safe
 // for concurrent use.
 func (h *kernelHost) alloc(size int) input.Memory {
-	h.mu.Lock()
-	process := h.live
-	h.mu.Unlock()
-	if process == nil {
-		return nil
-	}
-	if memory := process.Alloc(size); memory != nil {
-		return memory
+	if process := h.running(); process != nil {
+		if memory := process.Alloc(size); memory != nil {
+			return memory
+		}
 	}
 	return nil
 }
@@ -328,13 +326,14 @@ func (h *kernelHost) end() {
 	}
 }
 
-// expired returns the failure of a record that reached its limit. As in tooLong, the message
-// must not vary between runs.
-func (h *kernelHost) expired(limit time.Duration) *fault.Error {
-	message := "the kernel did not answer in time"
-	if h.limits.timeout > 0 {
-		message = fmt.Sprintf("the kernel did not answer within %s", h.limits.timeout)
+// trim makes the kernel free cached memory.
+func (h *kernelHost) trim(ctx context.Context) error {
+	if h.process == nil || !h.info.CanTrim {
+		return fault.KernelContract.Of(fault.Incompatible, "kernel %s cannot free cached memory", h.setup.Kernel)
 	}
-	return fault.KernelTimeout.New("%s", message).Set("timeout").
-		WithDetail(fmt.Sprintf("gpurun waited %s for this record", limit))
+	ctx, cancel := context.WithTimeout(ctx, trimTimeout)
+	defer cancel()
+	before, after, err := h.process.Trim(ctx)
+	h.log.Info("kernel trimmed", "before", before.Cached, "after", after.Cached, "error", err)
+	return err
 }

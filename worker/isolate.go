@@ -38,7 +38,7 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	if r.elsewhere != nil || r.interrupted { // the chunk ended before this batch
 		return nil
 	}
-	if len(r.windows) > 0 && r.windows[0].suspect >= 0 && task.window != r.windows[0] { // it will
+	if len(r.groups) > 0 && r.groups[0].suspect >= 0 && task.group != r.groups[0] { // it will
 		return nil
 	}
 	r.stats.Batches++
@@ -92,22 +92,12 @@ var (
 	errCrowded     = errors.New("too many workers share the memory")
 )
 
-// endBefore ends the chunk in the middle of a batch, before a record that another device
-// must compute.
+// endBefore ends the chunk in the middle of a group, before a record that another device
+// must compute; see finishGroup.
 func (r *chunkRun) endBefore(task *batchTask, e *elsewhereError) error {
-	at := task.sent[e.at]
-	suspect, after := task.batch.Alone(at)
-	task.ready, task.sent, task.verdicts = at, task.sent[:e.at], task.verdicts[:e.at]
-	if w := task.window; w != nil { // records of other batches may come before this one
-		w.endBefore(task.at[e.at])
-		r.ended = true
-		return r.pass(task)
-	}
-	if err := r.pass(task); err != nil {
-		return err
-	}
-	r.elsewhere, r.rest, r.ended = &suspect, after, true
-	return nil
+	task.group.endBefore(task.position(e.at)) // records of other batches may come before it
+	r.ended = true
+	return r.pass(task)
 }
 
 // search is the isolation of one batch.
@@ -154,7 +144,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		if !s.fresh {
 			return s.settle(lo, hi, nil)
 		}
-		s.shrink(lo, hi)
+		s.run.worker.sizes.shrink(s.task.loadOf(lo, hi))
 		if hi-lo == 1 {
 			failure = outOfMemory("out of host memory, even alone in a fresh process", failure)
 		}
@@ -162,7 +152,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		if hi-lo == 1 && !s.run.final {
 			return &elsewhereError{failure, lo}
 		}
-		s.shrink(lo, hi)
+		s.run.worker.sizes.shrink(s.task.loadOf(lo, hi))
 		// With less fragmentation the next, smaller batch may fit. A failure only costs
 		// time.
 		_ = s.run.worker.host.trim(s.run.ctx)
@@ -203,16 +193,6 @@ func (s *search) yield(failure *fault.Error) error {
 		_ = s.run.worker.host.trim(s.run.ctx) // a failure only costs time
 	}
 	return errCrowded
-}
-
-// shrink makes further batches smaller than the records from lo to hi.
-func (s *search) shrink(lo, hi int) {
-	sizes := &s.run.worker.sizes
-	if s.task.window != nil {
-		sizes.shrinkCost(padded(s.task.costs[lo:hi]))
-	} else {
-		sizes.shrink(hi - lo)
-	}
 }
 
 // pass assigns results to the records from lo to hi.

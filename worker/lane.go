@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -12,31 +11,15 @@ import (
 // lane is a chunk on its way through a concurrent kernel.
 type lane struct {
 	run    *chunkRun
-	part   string     // the prefix of its parts' names
-	cuts   int        // how often it has ended a part and begun another
 	log    *early.Log // of its answers
-	groups []*group   // that are read and not written, in order
-	feeds  int        // index of the first group with records that were never sent
+	feeds  int        // index of the run's first group with records that were never sent
 	read   bool       // nothing remains to be read
 	ended  bool       // no record is sent for the first time
 	halted bool       // no record is sent at all
-	again  *rereader  // reads the records of spilled groups; nil if none is being written
 	// held is how much is read and not written: records, and the bytes of lines and answers.
 	held load
 	// short reports whether so much memory is in use that groups must be spilled.
 	short func() bool
-}
-
-// group is a batch as it was read. It goes to the writer when all of its records have
-// answers and the groups before it are written.
-type group struct {
-	lane    *lane
-	first   int64 // number of its first record
-	spilled *span // instead of all that follows, if its answers are only in the log
-	task    *batchTask
-	records []*flight // of task.sent
-	open    int       // records without an answer
-	unsent  int       // index of the first record that was never sent
 }
 
 const (
@@ -92,15 +75,15 @@ func (ls lanes) unsent() *flight {
 func (ls lanes) rereads() bool { return slices.ContainsFunc(ls, (*lane).rereads) }
 
 // add appends a group that was read.
-func (l *lane) add(task *batchTask) *group {
+func (l *lane) add(g *group) {
+	task := g.task
 	task.run, l.run.unsubmitted = l.run, task.batch.Rest()
 	task.load = task.loadOf(0, len(task.records))
 	task.load.records = len(task.batch.Records)
 	task.verdicts = make([]verdict, len(task.sent))
-	g := &group{lane: l, first: task.batch.Records[0].Index, task: task, records: make([]*flight, len(task.sent)), open: len(task.sent)}
-	l.groups = append(l.groups, g)
+	g.lane, g.first, g.records = l, task.batch.Records[0].Index, make([]*flight, len(task.sent))
+	l.run.groups = append(l.run.groups, g)
 	l.held.records, l.held.bytes = l.held.records+task.load.records, l.held.bytes+task.load.bytes
-	return g
 }
 
 // skipSent moves on to the first record that was never sent.
@@ -110,8 +93,8 @@ func (g *group) skipSent() {
 	}
 }
 
-// settle gives a record its verdict.
-func (g *group) settle(i int, v verdict) {
+// answer gives a record its verdict.
+func (g *group) answer(i int, v verdict) {
 	g.task.verdicts[i] = v
 	g.open--
 	g.releaseFiles(i)
@@ -127,9 +110,9 @@ func (g *group) settle(i int, v verdict) {
 // advance passes the groups that are complete to the writer, in order, up to one that is
 // spilled.
 func (l *lane) advance() error {
-	for len(l.groups) > 0 && l.groups[0].open == 0 && l.groups[0].spilled == nil {
-		g := l.groups[0]
-		l.groups, l.feeds = l.groups[1:], max(0, l.feeds-1)
+	for len(l.run.groups) > 0 && l.run.groups[0].open == 0 && l.run.groups[0].spilled == nil {
+		g := l.run.groups[0]
+		l.run.groups, l.feeds = l.run.groups[1:], max(0, l.feeds-1)
 		l.held.records, l.held.bytes = l.held.records-g.task.load.records, l.held.bytes-g.task.load.bytes
 		if err := l.run.write(g.task); err != nil {
 			return err
@@ -139,11 +122,11 @@ func (l *lane) advance() error {
 }
 
 // finished reports whether everything of the lane is written.
-func (l *lane) finished() bool { return l.read && len(l.groups) == 0 }
+func (l *lane) finished() bool { return l.read && len(l.run.groups) == 0 }
 
 // unfed returns how many records are read and were never sent.
 func (l *lane) unfed() (n int) {
-	for _, g := range l.groups[l.feeds:] {
+	for _, g := range l.run.groups[l.feeds:] {
 		n += len(g.records) - g.unsent
 	}
 	return n
@@ -151,8 +134,8 @@ func (l *lane) unfed() (n int) {
 
 // nextUnsent returns the first record that was never sent, or nil if none is read.
 func (l *lane) nextUnsent() *flight {
-	for l.feeds < len(l.groups) {
-		g := l.groups[l.feeds]
+	for l.feeds < len(l.run.groups) {
+		g := l.run.groups[l.feeds]
 		if g.skipSent(); g.unsent < len(g.records) {
 			return g.records[g.unsent]
 		}
@@ -202,41 +185,37 @@ func (l *lane) share(busy bool) {
 // cut ends the part of a lane after the groups that are written, so that they can be
 // committed, and continues with another part. Nothing is read or sent again.
 func (l *lane) cut() error {
-	l.run.worker.stops.forget(l.run)
-	if l.run.rest.First == l.run.first || l.run.rest.Records == 0 {
-		return nil // there is nothing to commit, or the lane is about to end
+	if !l.run.mayCut() {
+		return nil
 	}
-	if err := l.log.Rotate(l.run.rest.First, l.partName()); err != nil {
-		return fault.JobFiles.Wrap(err)
-	}
-	l.cuts++
-	done, err := l.run.cut(l.partName())
-	if err != nil {
+	if err := l.rotate(); err != nil {
 		return err
 	}
-	l.run.worker.report(done)
-	return nil
+	return l.run.cut()
 }
 
-// partName returns the prefix of the names of the current part's files.
-func (l *lane) partName() string {
-	if l.cuts == 0 {
-		return l.part
-	}
-	return fmt.Sprintf("%s-%d", l.part, l.cuts)
+// rotate ends the part of the log with the part that ends.
+func (l *lane) rotate() error {
+	return fault.JobFiles.Wrap(l.log.Rotate(l.run.rest.First, l.run.partName()))
 }
 
 // close ends a lane after its answered prefix. The answers behind that stay in the log. The
 // kernel must not have records of the lane.
 func (l *lane) close() error {
-	if len(l.groups) > 0 && l.groups[0].spilled == nil {
-		if err := l.endIn(l.groups[0]); err != nil {
-			return err
+	if len(l.run.groups) > 0 && l.run.groups[0].spilled == nil {
+		g := l.run.groups[0]
+		n := g.answered()
+		rest := g.task.batch.From(g.task.sent[n])
+		if g.task.sent[n] > 0 {
+			if err := l.run.write(g.upTo(n)); err != nil {
+				return err
+			}
 		}
+		l.run.rest = rest
 	}
-	l.endReread()
-	if err := l.log.Rotate(l.run.rest.First, l.partName()); err != nil {
-		return fault.JobFiles.Wrap(err)
+	l.run.groups = nil
+	if err := l.rotate(); err != nil {
+		return err
 	}
 	l.log.Close()
 	done, err := l.run.close(nil)
@@ -244,31 +223,5 @@ func (l *lane) close() error {
 		return err
 	}
 	l.run.worker.report(done)
-	return nil
-}
-
-// discard ends a lane of a worker that has failed.
-func (l *lane) discard(err error) {
-	l.endReread()
-	_, _ = l.run.close(err)
-}
-
-// endIn passes the answered records at the beginning of the first unfinished group to the
-// writer. What follows is the rest of the chunk.
-func (l *lane) endIn(g *group) error {
-	n := 0
-	for g.task.verdicts[n] != (verdict{}) {
-		n++
-	}
-	at := g.task.sent[n]
-	rest := g.task.batch.From(at)
-	if at > 0 {
-		task := *g.task
-		task.ready, task.sent, task.verdicts = at, task.sent[:n], task.verdicts[:n]
-		if err := l.run.write(&task); err != nil {
-			return err
-		}
-	}
-	l.run.rest = rest
 	return nil
 }

@@ -30,7 +30,7 @@ func (l *lane) complete(g *group) error {
 	switch {
 	case g.open > 0:
 		return nil
-	case g != l.groups[0] && l.short():
+	case g != l.run.groups[0] && l.short():
 		return l.spill(g)
 	}
 	return l.advance()
@@ -64,11 +64,11 @@ func (l *lane) spill(g *group) error {
 
 // merge unites a spilled group with spilled neighbors.
 func (l *lane) merge(g *group) {
-	at, _ := slices.BinarySearchFunc(l.groups, g.first, func(other *group, first int64) int { return int(other.first - first) })
+	at, _ := slices.BinarySearchFunc(l.run.groups, g.first, func(other *group, first int64) int { return int(other.first - first) })
 	for _, i := range []int{at + 1, at} { // into the group before it
-		if i > 0 && i < len(l.groups) && l.groups[i].spilled != nil && l.groups[i-1].spilled != nil {
-			l.groups[i-1].spilled.records += l.groups[i].spilled.records
-			l.groups = slices.Delete(l.groups, i, i+1)
+		if i > 0 && i < len(l.run.groups) && l.run.groups[i].spilled != nil && l.run.groups[i-1].spilled != nil {
+			l.run.groups[i-1].spilled.records += l.run.groups[i].spilled.records
+			l.run.groups = slices.Delete(l.run.groups, i, i+1)
 			if l.feeds > i {
 				l.feeds--
 			}
@@ -77,7 +77,7 @@ func (l *lane) merge(g *group) {
 }
 
 // rereads reports whether the next records to write are spilled.
-func (l *lane) rereads() bool { return len(l.groups) > 0 && l.groups[0].spilled != nil }
+func (l *lane) rereads() bool { return len(l.run.groups) > 0 && l.run.groups[0].spilled != nil }
 
 const (
 	// rereadRecords and rereadBytes are how many records, and bytes of their answers, are
@@ -86,15 +86,9 @@ const (
 	rereadBytes   = 8 << 20
 )
 
-// rereader reads the records of spilled groups.
-type rereader struct {
-	*batchReader
-	next int64 // number of the record that it reads next
-}
-
 // reread writes the next records of a spilled group at the head of the lane.
 func (l *lane) reread() error {
-	s := l.groups[0].spilled
+	s := l.run.groups[0].spilled
 	n := 0
 	for size := 0; int64(n) < min(s.records, rereadRecords) && size < rereadBytes; n++ {
 		size += l.log.Length(s.from.First + int64(n))
@@ -110,33 +104,26 @@ func (l *lane) reread() error {
 	if s.records > 0 {
 		return nil
 	}
-	l.groups, l.feeds = l.groups[1:], max(0, l.feeds-1)
+	l.run.groups, l.feeds = l.run.groups[1:], max(0, l.feeds-1)
 	return l.advance()
 }
 
 // readAgain reads up to n answered records and their answers.
 func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
-	if l.again != nil && l.again.next != from.First {
-		l.endReread()
-	}
-	if l.again == nil {
-		reader, err := l.run.worker.openReader(from)
-		if err != nil {
-			return nil, err
-		}
-		reader.fetch, reader.taken, reader.free = nil, l.run.reader.taken, l.run.reader.free
-		l.again = &rereader{batchReader: reader}
-	}
-	batch := l.again.take()
-	err := l.again.reader.Read(batch, n, l.again.options.BatchBytes)
+	reader, err := l.run.worker.openReader(from)
 	if err != nil {
 		return nil, err
 	}
-	task, err := l.again.prepare(l.run.ctx, batch)
+	defer reader.reader.Close()
+	reader.fetch, reader.taken, reader.free = nil, l.run.reader.taken, l.run.reader.free
+	batch := reader.take()
+	if err := reader.reader.Read(batch, n, reader.options.BatchBytes); err != nil {
+		return nil, err
+	}
+	task, err := reader.prepare(l.run.ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	l.again.next = batch.Rest().First
 	task.run, task.verdicts = l.run, make([]verdict, len(task.sent))
 	for i, at := range task.sent {
 		if task.verdicts[i], err = l.logged(batch.Records[at].Index); err != nil {
@@ -146,25 +133,15 @@ func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
 	return task, nil
 }
 
-// endReread closes what reads the records of spilled groups.
-func (l *lane) endReread() {
-	if l.again != nil {
-		_ = l.again.reader.Close()
-		l.again = nil
-	}
-}
-
-// logged returns the verdict of a spilled record.
+// logged returns the verdict of a record whose answer, or failure, is in the log.
 func (l *lane) logged(number int64) (verdict, error) {
-	failure, err := l.loggedFailure(number)
-	if failure != nil || err != nil {
-		return verdict{fault: failure}, err
-	}
 	a, err := l.log.Get(number)
-	if err != nil {
-		return verdict{}, fault.JobFiles.Wrap(err)
+	if err == nil && a.Verdict == early.Failure {
+		failure := new(fault.Error)
+		err = json.Unmarshal(a.Lines[0], failure)
+		return verdict{fault: failure}, fault.JobFiles.Wrap(err)
 	}
-	return answered(a), nil
+	return verdict{results: plugins.Answer{Verdict: plugins.Verdict(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}.Results()}, fault.JobFiles.Wrap(err)
 }
 
 // logFailure keeps why a record failed, nil if it did not, for when it is written.
@@ -174,25 +151,7 @@ func (l *lane) logFailure(number int64, failure *fault.Error) error {
 	}
 	data, err := json.Marshal(failure)
 	if err == nil {
-		err = l.log.AddFailure(number, data)
+		err = l.log.Add(number, early.Answer{Verdict: early.Failure, Lines: [][]byte{data}})
 	}
 	return fault.JobFiles.Wrap(err)
-}
-
-// loggedFailure returns why a spilled record failed, nil if it did not.
-func (l *lane) loggedFailure(number int64) (*fault.Error, error) {
-	data, err := l.log.Failure(number)
-	if err != nil || data == nil {
-		return nil, fault.JobFiles.Wrap(err)
-	}
-	failure := new(fault.Error)
-	if err := json.Unmarshal(data, failure); err != nil {
-		return nil, fault.JobFiles.Wrap(err)
-	}
-	return failure, nil
-}
-
-// answered is the verdict of a logged answer.
-func answered(a early.Answer) verdict {
-	return verdict{results: plugins.Answer{Verdict: plugins.Verdict(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}.Results()}
 }

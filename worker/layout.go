@@ -18,6 +18,8 @@ type layouts struct {
 	options wire.Records
 	send    func(wire.Message)
 	answers chan columns.Layout
+	// propose derives a layout from the results of a batch. It decides if one of them fits.
+	propose func(task *batchTask) (_ *columns.Layout, decides bool, err error)
 
 	mu     sync.Mutex
 	layout *columns.Layout
@@ -25,8 +27,13 @@ type layouts struct {
 
 func newLayouts(setup wire.Setup, send func(wire.Message)) *layouts {
 	l := &layouts{spec: setup.Records.Columns, options: setup.Records, layout: setup.Layout, send: send, answers: make(chan columns.Layout, 1)}
-	if l.spec == nil {
+	switch {
+	case l.spec == nil:
 		l.layout = linesOnly
+	case l.spec.Table != nil:
+		l.propose = l.proposeTable
+	default:
+		l.propose = l.proposeArrays
 	}
 	return l
 }
@@ -60,11 +67,8 @@ func (l *layouts) of(task *batchTask) (*columns.Layout, error) {
 	return l.layout, nil
 }
 
-// propose derives a layout from the results of a batch. It decides if one of them fits.
-func (l *layouts) propose(task *batchTask) (_ *columns.Layout, decides bool, err error) {
-	if l.spec.Table != nil {
-		return l.proposeTable(task)
-	}
+// proposeArrays derives the layout of arrays from the results of a batch.
+func (l *layouts) proposeArrays(task *batchTask) (_ *columns.Layout, decides bool, err error) {
 	for i := range task.sent {
 		v := task.verdict(i)
 		if !v.hasLines() {

@@ -14,11 +14,12 @@ import (
 // proposeTable derives the layout of a table from the results of a batch: the kernel's
 // columns of numbers as they are, everything else from the lines.
 func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool, err error) {
-	typed := l.spec.Table.Typed(kernelColumns(task))
+	typed, own, order := kernelColumns(task)
+	typed = l.spec.Table.Typed(typed)
 	undecided := &columns.Layout{Columns: typed, Nulls: true}
 	e := newEncoder(l.options, undecided, chunk.Chunk{}, nil)
 	var sample parquet.Sample
-	own, order := ownColumns(task)
+	typedInput := len(l.spec.Table.Input) > 0 // the input declares the types of its members
 	for i := range task.sent {
 		v := task.verdict(i)
 		if !v.hasLines() {
@@ -30,7 +31,9 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 		}
 		for line := range bytes.Lines(lines) {
 			sample.Add(line)
-			l.noteOwn(own, task.records[i], line)
+			if typedInput {
+				noteOwn(own, task.records[i], line)
+			}
 			decides = true
 		}
 	}
@@ -44,28 +47,30 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 	return &layout, true, nil
 }
 
-// ownColumns returns the names of the kernel's columns, and their order.
-func ownColumns(task *batchTask) (own map[string]bool, order []string) {
+// kernelColumns returns the columns of numbers that the first result with columns has, and the names
+// of all the kernel's columns with their order.
+func kernelColumns(task *batchTask) (typed []columns.Column, own map[string]bool, order []string) {
 	own = make(map[string]bool)
 	for i := range task.sent {
-		if v := task.verdict(i); v.hasLines() && v.results.At(v.index).Verdict == plugins.Columns {
-			for _, c := range v.results.ColumnList() {
-				if !own[c.Name] {
-					order = append(order, c.Name)
-				}
-				own[c.Name] = true
+		v := task.verdict(i)
+		if !v.hasLines() || v.results.At(v.index).Verdict != plugins.Columns {
+			continue
+		}
+		first := len(own) == 0
+		for _, c := range v.results.ColumnList() {
+			if kind := columns.Kind(c.Kind()); first && kind.Bytes() > 0 {
+				typed = append(typed, columns.Column{Name: c.Name, Kind: kind, Width: c.Width, Dimensions: c.Shape()})
+			}
+			if !own[c.Name] {
+				own[c.Name], order = true, append(order, c.Name)
 			}
 		}
 	}
-	return own, order
+	return typed, own, order
 }
 
-// noteOwn adds the members that a line does not take from its record, if the input declares
-// their types.
-func (l *layouts) noteOwn(own map[string]bool, record, line []byte) {
-	if len(l.spec.Table.Input) == 0 {
-		return
-	}
+// noteOwn adds the members that a line does not take from its record.
+func noteOwn(own map[string]bool, record, line []byte) {
 	input := make(map[string][]byte)
 	jsonline.Members(record, func(_ []byte, name string, value []byte) bool {
 		input[name] = value
@@ -75,21 +80,4 @@ func (l *layouts) noteOwn(own map[string]bool, record, line []byte) {
 		own[name] = own[name] || !bytes.Equal(input[name], value)
 		return true
 	})
-}
-
-// kernelColumns returns the columns of numbers that the first result with columns has.
-func kernelColumns(task *batchTask) (list []columns.Column) {
-	for i := range task.sent {
-		v := task.verdict(i)
-		if !v.hasLines() || v.results.At(v.index).Verdict != plugins.Columns {
-			continue
-		}
-		for _, c := range v.results.ColumnList() {
-			if kind := columns.Kind(c.Kind()); kind.Bytes() > 0 {
-				list = append(list, columns.Column{Name: c.Name, Kind: kind, Width: c.Width, Dimensions: c.Shape()})
-			}
-		}
-		return list
-	}
-	return nil
 }

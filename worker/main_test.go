@@ -127,8 +127,9 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), stops: newStops(), host: &kernelHost{
 		setup: setup, builtins: []string{kernel}, log: log, limits: newLimits(setup),
 	}}
-	w.layouts = newLayouts(setup, nil)
-	w.sizes.want = batchSize
+	w.computing.worker = w
+	w.layouts, w.opinion.send = newLayouts(setup, nil), w.send
+	w.sizes.records.want = int64(batchSize)
 	t.Cleanup(func() { _ = w.host.close() })
 	if _, err := w.host.describe(t.Context()); err != nil {
 		t.Fatal(err)
@@ -164,5 +165,5 @@ func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, er
 	if err != nil {
 		return wire.Done{}, err
 	}
-	return w.finish(ctx, run)
+	return w.computing.finish(ctx, run)
 }

@@ -13,8 +13,8 @@ import (
 const progressInterval = 100 * time.Millisecond
 
 // progress is what a chunk's progress was last reported as. The writer reports what it has
-// written; the goroutine that computes reports the batches of a window, which are written
-// much later.
+// written; the goroutine that computes reports what is computed: a window is written much
+// later.
 type progress struct {
 	mu       sync.Mutex
 	at       time.Time // of the last report
@@ -40,9 +40,9 @@ func (p *partWriter) wrote() {
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	p.progress.written = p.part.Counts()
-	if now := time.Now(); now.Sub(p.progress.wroteAt) >= progressInterval || p.first != nil {
+	if now := time.Now(); now.Sub(p.progress.wroteAt) >= progressInterval {
 		p.progress.wroteAt = now
-		p.report(wire.Progress{First: p.takeFirst(), Latency: p.takeLatency()})
+		p.report(wire.Progress{Latency: p.takeLatency()})
 	}
 }
 
@@ -51,8 +51,8 @@ func (p *partWriter) computed(n int) {
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	p.progress.computed += int64(n)
-	if time.Since(p.progress.at) >= progressInterval || p.first != nil {
-		p.report(wire.Progress{First: p.takeFirst()})
+	if time.Since(p.progress.at) >= progressInterval {
+		p.report(wire.Progress{})
 	}
 }
 
@@ -68,12 +68,6 @@ func (p *partWriter) catchUp() {
 
 // fetchShown is how long the kernel must have waited for files before that is reported.
 const fetchShown = 500 * time.Millisecond
-
-// awaited returns what the kernel waits for, as last reported.
-func (w *Worker) awaited() wire.Awaits {
-	what, _ := w.awaits.Load().(wire.Awaits)
-	return what
-}
 
 // awaits reports what the kernel waits for, or that it no longer does.
 func (p *partWriter) awaits(what wire.Awaits) {

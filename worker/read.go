@@ -13,12 +13,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/worker/fetch"
 )
 
 // batchReader reads and validates batches ahead of the kernel.
 type batchReader struct {
 	reader  *input.Reader
 	options wire.Records
+	marked  bool // the kernel gets records that are marked as failed
 	sizes   *batchSizes
 	batches chan readBatch
 	free    chan *input.Batch
@@ -41,9 +43,8 @@ type batchReader struct {
 }
 
 type readBatch struct {
-	task   *batchTask
-	window *window // nil if records are not grouped
-	err    error
+	group *group
+	err   error
 }
 
 func (w *Worker) startReading(ctx context.Context, assign wire.Assign) (*batchReader, error) {
@@ -70,11 +71,31 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	}
 	reader.AllocateWith(w.host.alloc)
 	return &batchReader{
-		reader: reader, options: options, sizes: &w.sizes,
+		reader: reader, options: options, marked: options.Reprocess, sizes: &w.sizes,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
-		inputs: w.host.info.Inputs, seen: &w.columns, fetch: w.newFetching(c), each: w.host.info.Concurrency > 0,
+		inputs: w.host.info.Inputs, seen: &w.columns, fetch: newFetching(w.openFetcher(), w.setup, c), each: w.host.info.Concurrency > 0,
 	}, nil
+}
+
+// openFetcher returns the worker's fetcher, which lives as long as the worker; nil if no files are
+// fetched.
+func (w *Worker) openFetcher() *fetch.Fetcher {
+	if o := w.setup.Fetch; w.fetcher == nil && len(o.Members) > 0 {
+		held := heldBatches + max(1, w.host.info.InFlight) + w.host.info.Ahead
+		w.fetcher = fetch.New(fetch.Options{
+			Root: o.Root, MaxBytes: o.MaxBytes, Concurrency: o.Concurrency, PerHost: o.PerHost,
+			Timeout: o.Timeout, Retries: o.Retries, AllowPrivate: o.AllowPrivate,
+			HoldBytes: int64(held) * int64(w.setup.Records.BatchBytes),
+			Allocate: func(size int) fetch.Memory {
+				if memory := w.host.alloc(size); memory != nil {
+					return memory
+				}
+				return nil
+			},
+		})
+	}
+	return w.fetcher
 }
 
 // prefetched returns how many batches may wait between reading, computing and writing. A
@@ -123,9 +144,9 @@ func (b *batchReader) run(ctx context.Context) {
 		}
 		item := readBatch{err: err}
 		if err == nil {
-			item.task, item.err = b.prepare(ctx, batch)
-			if item.err == nil && b.options.GroupBy != "" {
-				item.window = newWindow(item.task, item.task.costs, size, smallest)
+			var task *batchTask
+			if task, item.err = b.prepare(ctx, batch); item.err == nil {
+				item.group = newGroup(task, size, smallest)
 			}
 		}
 		select {
@@ -201,7 +222,7 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 		refusal := b.refuse(record, &info)
 		var files [][]byte
 		if refusal == nil && b.fetch != nil && !b.each {
-			files, refusal = b.fetch.files(ctx, &fetched[i], record.Data)
+			files, refusal = fetched[i].contents()
 		}
 		if refusal != nil {
 			if task.refused == nil {
@@ -266,7 +287,7 @@ func (b *batchReader) refuse(line input.Record, info *jsonline.Info) *fault.Erro
 	if e := record.Rejected(line.Data[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]); e != nil {
 		return e
 	}
-	if b.options.Reprocess {
+	if b.marked {
 		return nil
 	}
 	return fault.EarlierError.New("the record already has an _error in the input")

@@ -40,7 +40,7 @@ func (c *computing) recover(task *batchTask, err error) error {
 			return err
 		}
 	}
-	if err := task.run.finishWindow(); err != nil {
+	if err := task.run.finishGroup(); err != nil {
 		return err
 	}
 	c.headSince = time.Now()

@@ -84,9 +84,7 @@ func (s *search) tryProven() error {
 	if len(task.sent) == 0 {
 		return nil
 	}
-	again := search{run: s.run, task: task, isControl: true}
-	_, err = again.try(0, 1)
-	return err
+	return s.again(task)
 }
 
 // readProven reads a record that an earlier worker computed. The caller must call done when

@@ -15,7 +15,7 @@ type stops struct {
 	assigned  atomic.Int64 // number of chunks assigned; only the listener changes it
 	lastChunk atomic.Int64 // chunks up to this number end after the current batch
 	shared    atomic.Int64 // chunks up to this number hand back what they have not begun
-	onlyChunk atomic.Int64 // first record + 1 of a single chunk that ends after the current batch; 0: none
+	cut       atomic.Int64 // first record + 1 of the chunk whose part ends; 0: none
 
 	jobStopped chan struct{} // closed when the job stops
 	overdue    chan struct{} // closed when the drain timeout for batches in flight expires
@@ -28,14 +28,14 @@ func newStops() *stops {
 // assign records that a chunk was assigned.
 func (s *stops) assign(first int64) {
 	s.assigned.Add(1)
-	s.onlyChunk.CompareAndSwap(first+1, 0) // the chunk is being tried again
+	s.cut.CompareAndSwap(first+1, 0) // the chunk is being tried again
 }
 
 // take records a request. Only one goroutine may call it.
 func (s *stops) take(request wire.Stop) {
 	switch {
 	case request.Only != nil:
-		s.onlyChunk.Store(*request.Only + 1)
+		s.cut.Store(*request.Only + 1)
 		return
 	case request.Share:
 		s.shared.Store(s.assigned.Load())
@@ -56,17 +56,15 @@ func (s *stops) endThrough(number int64) {
 
 // mustEnd reports whether a chunk must end after the current batch.
 func (s *stops) mustEnd(run *chunkRun) bool {
-	return closed(s.jobStopped) || run.number <= s.lastChunk.Load() || s.onlyChunk.Load() == run.first+1
+	return closed(s.jobStopped) || run.number <= s.lastChunk.Load()
 }
 
-// mustCut reports whether only this chunk must end, and the records in flight may go on: a
+// mustCut reports whether the part of a chunk must end, and its records in flight may go on: a
 // checkpoint.
-func (s *stops) mustCut(run *chunkRun) bool {
-	return s.onlyChunk.Load() == run.first+1 && !closed(s.jobStopped) && run.number > s.lastChunk.Load()
-}
+func (s *stops) mustCut(run *chunkRun) bool { return s.cut.Load() == run.first+1 && !s.mustEnd(run) }
 
-// forget drops the request to end a single chunk, which the worker has met.
-func (s *stops) forget(run *chunkRun) { s.onlyChunk.CompareAndSwap(run.first+1, 0) }
+// forget drops the request to end a part, which the worker has met.
+func (s *stops) forget(run *chunkRun) { s.cut.CompareAndSwap(run.first+1, 0) }
 
 // mustShare reports whether a chunk must hand back what it has not begun.
 func (s *stops) mustShare(run *chunkRun) bool { return run.number <= s.shared.Load() }

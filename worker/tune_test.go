@@ -16,10 +16,11 @@ func tune(sizes *batchSizes, d device, batches, longest int) {
 	for range batches {
 		n := min(sizes.size(), longest)
 		if d.holds > 0 && n > d.holds {
-			sizes.shrink(n)
+			sizes.shrink(load{records: n})
 			continue
 		}
-		sizes.good(n, d.launch+time.Duration(n)*d.record)
+		sizes.good(load{records: n})
+		sizes.goodGroup(trial{n, 1, n, d.launch + time.Duration(n)*d.record})
 	}
 }
 
@@ -39,7 +40,7 @@ func TestTuner(t *testing.T) {
 		"no end to the gain": {device{time.Second, 0, 0}, 1 << 30, 4096},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sizes := &batchSizes{want: 128, auto: newTuner(128)}
+			sizes := &batchSizes{records: memoryLimit{want: 128}, auto: newTuner(128)}
 			tune(sizes, test.device, 2000, test.longest)
 			if got := sizes.size(); got != test.want || !sizes.auto.done {
 				t.Errorf("size %d, done %v; want %d", got, sizes.auto.done, test.want)
@@ -50,7 +51,7 @@ func TestTuner(t *testing.T) {
 
 // TestFoundSoFar: a job that ends while sizes are tried also has a best one.
 func TestFoundSoFar(t *testing.T) {
-	sizes := batchSizes{want: 128, auto: newTuner(128)}
+	sizes := batchSizes{records: memoryLimit{want: 128}, auto: newTuner(128)}
 	d := device{launch: 100 * time.Millisecond}
 	tune(&sizes, d, 2, 1<<20)
 	if got := sizes.found(); got != 0 {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -69,7 +70,7 @@ func TestGroupedOutcome(t *testing.T) {
 					outcomes[i] = outcomeOf(t, a, done)
 				}
 				same := cmp.Options{
-					cmpopts.IgnoreFields(wire.Done{}, "Stats", "First"),
+					cmpopts.IgnoreFields(wire.Done{}, "Stats"),
 					cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
 				}
 				if diff := cmp.Diff(outcomes[0], outcomes[1], same); diff != "" {
@@ -116,25 +117,19 @@ func slowly(t *testing.T, w *Worker, n int, length func(i int) int, stop wire.St
 	return b.String()
 }
 
-// TestStopInAWindow: a stop ends the chunk before the window and computes nothing more. If the
-// rest comes back to the same worker, nothing is computed twice.
+// TestStopInAWindow: a stop ends the chunk before the window and computes nothing more.
 func TestStopInAWindow(t *testing.T) {
 	const n = 64
-	for name, length := range map[string]func(i int) int{
-		"equal texts":    func(int) int { return 7 },
-		"longest first":  func(i int) int { return n - i },
-		"longest last":   func(i int) int { return i },
-		"longest halves": func(i int) int { return i % 2 },
-	} {
+	for name, length := range lengths(n) {
 		t.Run(name, func(t *testing.T) {
 			w := newGroupingWorker(t, 4)
-			first := int64(0)
-			a := assign(t, slowly(t, w, n, length, wire.Stop{Only: &first}))
+			a := assign(t, slowly(t, w, n, length, wire.Stop{}))
+			w.stops.assign(0)
 			run, err := w.begin(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			done, err := w.finish(t.Context(), run)
+			done, err := w.computing.finish(t.Context(), run)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,22 +150,76 @@ func TestStopInAWindow(t *testing.T) {
 			if lines := strings.Count(out, "\n"); int64(lines) != committed {
 				t.Errorf("%d lines for %d records", lines, committed)
 			}
-
 			b := a
 			b.Chunk, b.Part = a.Chunk.Tail(done.Segment.Next, committed), a.Part+"-rest"
-			w.stops.assign(b.Chunk.First)
 			if done, err = w.compute(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			if batches += done.Stats.Batches; batches > windowBatches+1 {
-				t.Errorf("%d batches for %d records", batches, n)
-			}
-			out += outcomeOf(t, b, done).Files[".out"]
-			data, _ := os.ReadFile(a.Chunk.File)
-			if want := computed(t, newWorker(t, "members", 4), string(data)); out != want {
-				t.Error(cmp.Diff(want, out))
-			}
+			sameAsPlain(t, a, out+outcomeOf(t, b, done).Files[".out"])
 		})
+	}
+}
+
+// TestCheckpointInAWindow: a checkpoint ends the part after the windows that are complete, and
+// nothing is computed twice.
+func TestCheckpointInAWindow(t *testing.T) {
+	const n = 128
+	for name, length := range lengths(n) {
+		t.Run(name, func(t *testing.T) {
+			w := newGroupingWorker(t, 4)
+			var sent bytes.Buffer
+			w.conn = wire.NewConn(&sent)
+			first := int64(0)
+			a := assign(t, slowly(t, w, n, length, wire.Stop{})) // no chunk was assigned before that stop
+			run, err := w.begin(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &w.computing
+			c.ctx, c.current = t.Context(), run
+			for run.rest.First == 0 {
+				if err := c.step(false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.stops.take(wire.Stop{Only: &first})
+			last, err := c.finish(t.Context(), run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			message := wire.Message{}
+			for message.Done == nil {
+				if message, err = w.conn.Receive(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cut, rest := *message.Done, a.Part+"-1"
+			if !cut.Continues || cut.Segment.Tally.Records != 64 || cut.Rest.First != 64 || last.Segment.Tally.Records != n-64 || cut.Stats.Batches+last.Stats.Batches > 2*windowBatches+2 {
+				t.Errorf("%+v, then %+v", cut, last)
+			}
+			b := a
+			b.Part = rest
+			sameAsPlain(t, a, outcomeOf(t, a, cut).Files[".out"]+outcomeOf(t, b, last).Files[".out"])
+		})
+	}
+}
+
+// lengths are ways to distribute the lengths of n texts.
+func lengths(n int) map[string]func(i int) int {
+	return map[string]func(i int) int{
+		"equal texts":    func(int) int { return 7 },
+		"longest first":  func(i int) int { return n - i },
+		"longest last":   func(i int) int { return i },
+		"longest halves": func(i int) int { return i % 2 },
+	}
+}
+
+// sameAsPlain checks that the output of a chunk is that of a worker that does not group.
+func sameAsPlain(t *testing.T, a wire.Assign, out string) {
+	t.Helper()
+	data, _ := os.ReadFile(a.Chunk.File)
+	if want := computed(t, newWorker(t, "members", 4), string(data)); out != want {
+		t.Error(cmp.Diff(want, out))
 	}
 }
 
@@ -185,7 +234,7 @@ func TestShareInAWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := w.finish(t.Context(), run)
+	done, err := w.computing.finish(t.Context(), run)
 	if err != nil {
 		t.Fatal(err)
 	}

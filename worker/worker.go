@@ -26,7 +26,6 @@ import (
 
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -43,11 +42,9 @@ type Worker struct {
 	setup          wire.Setup
 	host           *kernelHost
 	sizes          batchSizes
-	kept           kept
 	columns        columnNames
-	judged         bool        // enough of the first records have been judged
-	first          judge.First // the verdict on them so far
-	searchReported bool        // the orchestrator knows that a search may take long
+	opinion        opinion // what the first records show about the kernel
+	searchReported bool    // the orchestrator knows that a search may take long
 	proof          proof
 	sampled        bool // records of the first failed batch were sampled
 	batchPassed    bool // a batch succeeded as a whole
@@ -93,17 +90,18 @@ func run(kernels map[string]func() plugins.Kernel) int {
 		proc.SetKillWait(w.setup.KillWait)
 	}
 	w.log = newLogger(w.setup)
-	w.layouts = newLayouts(w.setup, w.send)
+	w.layouts, w.opinion.send = newLayouts(w.setup, w.send), w.send
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w.sizes.want = w.setup.Records.BatchSize
+	w.sizes.records.want = int64(w.setup.Records.BatchSize)
 	w.sizes.cost.want = w.setup.Records.BatchCost
 	if w.setup.Records.AutoBatch {
-		w.sizes.auto = newTuner(w.sizes.want)
+		w.sizes.auto = newTuner(w.setup.Records.BatchSize)
 	}
 	if w.setup.Records.GrowBatch {
-		w.sizes.grown = newGrowth(w.sizes.want, newLimits(w.setup).timeout)
+		w.sizes.grown = newGrowth(w.setup.Records.BatchSize, newLimits(w.setup).timeout)
 	}
+	w.computing.worker = w
 	w.host = &kernelHost{
 		setup: w.setup, builtins: names(kernels), kernels: kernels, log: w.log,
 		limits: newLimits(w.setup),
@@ -213,7 +211,7 @@ func (w *Worker) showAlive(ctx context.Context) {
 // serve opens the kernel and computes the assigned chunks.
 func (w *Worker) serve(ctx context.Context) {
 	if w.setup.GiveUp != nil {
-		w.serveRecords(ctx)
+		newConcurrent(ctx, w).serve()
 		return
 	}
 	info, err := w.host.describe(ctx)
@@ -234,7 +232,7 @@ func (w *Worker) serve(ctx context.Context) {
 	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
 	w.send(wire.Message{Ready: &wire.Ready{Info: info, Sources: w.host.takeSources()}})
 	if info.Concurrency > 0 {
-		w.serveRecords(ctx)
+		newConcurrent(ctx, w).serve()
 		return
 	}
 	for {
@@ -247,7 +245,7 @@ func (w *Worker) serve(ctx context.Context) {
 		}
 		var done wire.Done
 		if err == nil {
-			done, err = w.finish(ctx, run)
+			done, err = w.computing.finish(ctx, run)
 		}
 		if err != nil {
 			w.fail(err)
@@ -313,4 +311,21 @@ func (w *Worker) fail(err error) {
 	}
 	w.log.Error("worker failed", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
 	w.send(wire.Message{Failed: &wire.Failed{Fault: e, Sources: w.host.takeSources()}})
+}
+
+// awaited returns what the kernel waits for, as last reported.
+func (w *Worker) awaited() wire.Awaits {
+	what, _ := w.awaits.Load().(wire.Awaits)
+	return what
+}
+
+// trim makes the kernel free memory and sends the response. No batch may be in flight.
+func (w *Worker) trim(ctx context.Context) {
+	answer := &wire.Trimmed{}
+	ctx, cancel := w.stops.untilOverdue(ctx)
+	defer cancel()
+	if err := w.host.trim(ctx); err != nil {
+		answer.Fault = fault.As(fault.KernelException.Wrap(err))
+	}
+	w.send(wire.Message{Trimmed: answer})
 }

@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"iter"
-	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -10,7 +8,6 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/histogram"
-	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -33,8 +30,7 @@ type partWriter struct {
 	progress progress
 	// copies: records whose lines stay as they are, are written in runs, byte for byte.
 	copies bool
-	same   int          // records of the current batch up to here are unchanged
-	first  *judge.First // not reported yet
+	same   int // records of the current batch up to here are unchanged
 	// kernelNulls counts numbers that became null in the kernel.
 	kernelNulls int64
 	latency     histogram.Histogram // of batches since the last message
@@ -93,11 +89,6 @@ func (p *partWriter) run() {
 	for next := range p.encoded {
 		task := next.task
 		if p.failure == nil {
-			if p.worker.setup.Records.GroupBy != "" { // the records that the kernel got were judged before
-				p.judge(&batchTask{refused: task.refused})
-			} else {
-				p.judge(task)
-			}
 			err := next.err
 			if err == nil {
 				err = p.write(task, next.lines)
@@ -108,7 +99,7 @@ func (p *partWriter) run() {
 			}
 		}
 		p.idle <- next.lines
-		for _, took := range append(task.batches, task.took) {
+		for _, took := range task.batches {
 			if took > 0 {
 				p.latency.Add(took)
 			}
@@ -116,62 +107,6 @@ func (p *partWriter) run() {
 		p.release(task.batch)
 		p.wrote()
 	}
-}
-
-// judge judges the worker's first batch, and the following ones while every record fails: do all
-// fail, and with the same message? A window's batches are judged one by one, before it is complete.
-func (p *partWriter) judge(task *batchTask) {
-	p.progress.mu.Lock()
-	defer p.progress.mu.Unlock()
-	w := p.worker
-	if w.judged || !task.tells() {
-		return
-	}
-	before := w.first
-	w.first = before.Extend(task.failures())
-	w.judged = w.first.Settled()
-	if w.first.Matters(before) {
-		first := w.first
-		p.first = &first
-	}
-}
-
-// tells reports whether the batch is evidence: it has records that the kernel got, or whose
-// files could not be fetched.
-func (t *batchTask) tells() bool {
-	return len(t.sent) > 0 || slices.ContainsFunc(t.refused, notFetched)
-}
-
-func notFetched(refusal *fault.Error) bool { return refusal != nil && refusal.Kind == fault.Fetch }
-
-// failures yields the failure of each record that is evidence, nil for a success.
-func (t *batchTask) failures() iter.Seq[*fault.Error] {
-	return func(yield func(*fault.Error) bool) {
-		for _, refusal := range t.refused {
-			if notFetched(refusal) && !yield(refusal) {
-				return
-			}
-		}
-		for i := range t.sent {
-			v := t.verdict(i)
-			failure := v.fault
-			if failure == nil {
-				if result := v.results.At(v.index); result.Verdict == plugins.Failed {
-					failure = rejected(result)
-				}
-			}
-			if !yield(failure) {
-				return
-			}
-		}
-	}
-}
-
-// takeFirst returns the pending report on the first batch, once.
-func (p *partWriter) takeFirst() *judge.First {
-	first := p.first
-	p.first = nil
-	return first
 }
 
 // takeLatency returns the latency of the batches since the last call. Call it only from run,

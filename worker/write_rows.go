@@ -9,7 +9,7 @@ import (
 // are stored as values, as it is in memory. Record i is sent[next].
 func storedRun(task *batchTask, lines *encoders, i, next int) (o commit.Outcome) {
 	e, first := lines.all[0], task.verdict(next)
-	if len(lines.ready) > 0 || first.results == nil || e.rows.layout == nil {
+	if len(lines.ready) > 0 || first.results == nil || !e.rows.decided() {
 		return o
 	}
 	e.prepare(first.results)

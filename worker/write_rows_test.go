@@ -104,7 +104,7 @@ func writeStored(t *testing.T, assigned wire.Assign, records wire.Records, layou
 		io.Writer
 	}{bytes.NewReader(nil), io.Discard}
 	w := &Worker{conn: wire.NewConn(silent), setup: wire.Setup{Records: records, Layout: &layout}, host: &kernelHost{}}
-	w.sizes.want = records.BatchSize
+	w.sizes.records.want = int64(records.BatchSize)
 	w.layouts = newLayouts(w.setup, nil)
 	compute := func(batch [][]byte) *plugins.Results {
 		results, err := plugins.Call(t.Context(), kernel, plugins.NewBatch(batch))
@@ -133,7 +133,7 @@ func writeStored(t *testing.T, assigned wire.Assign, records wire.Records, layou
 		if batch.err != nil {
 			t.Fatal(batch.err)
 		}
-		task := batch.task
+		task := batch.group.task
 		if !stores {
 			task.places = places{}
 		}

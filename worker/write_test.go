@@ -100,7 +100,7 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 	}{bytes.NewReader(nil), io.Discard}
 	w := &Worker{conn: wire.NewConn(silent), setup: wire.Setup{Records: records}, host: &kernelHost{}}
 	w.layouts = newLayouts(w.setup, nil)
-	w.sizes.want = records.BatchSize
+	w.sizes.records.want = int64(records.BatchSize)
 	reader, err := w.startReading(t.Context(), assigned)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func writePart(t *testing.T, assigned wire.Assign, records wire.Records, isolate
 		if batch.err != nil {
 			t.Fatal(batch.err)
 		}
-		task := batch.task
+		task := batch.group.task
 		if isolated {
 			for i := range task.records {
 				results := submit(t, task.records[i:i+1])

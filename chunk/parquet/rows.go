@@ -42,7 +42,7 @@ func (s Schema) Rows() *Rows {
 }
 
 // Append appends the row of a result: line is its JSON, typed has the raw values of the typed
-// columns, nil for null; nothing means that all are. The error of a result that does not fit depends on the line alone. A
+// columns, empty for null; nothing means that all are. The error of a result that does not fit depends on the line alone. A
 // failed record always fits: what does not fit of it is null.
 func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
 	if err := r.wanted.Scan(line, &r.info); err != nil || !r.info.Object {
@@ -100,7 +100,7 @@ func (r *Rows) unknown(line []byte) (err error) {
 
 // appendTyped appends the values of a typed column.
 func (c *rowColumn) appendTyped(dst, raw []byte) ([]byte, error) {
-	if raw == nil {
+	if len(raw) == 0 {
 		return append(dst, 0), nil
 	}
 	if len(raw) != c.rowBytes {

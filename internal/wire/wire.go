@@ -93,7 +93,8 @@ type Assign struct {
 
 // Stop asks the worker to end its chunk, and a prefetched one, after the current batch.
 type Stop struct {
-	// Only limits the request to the chunk that starts with this record.
+	// Only ends nothing but the part of the chunk that starts with this record: a checkpoint. The
+	// worker continues with another part; see Done.Continues.
 	Only *int64 `json:"only,omitempty"`
 	// Share: other workers are idle. A worker that groups records finishes the window that
 	// it has begun, since its batches cannot be shared, and hands back what follows.
@@ -175,8 +176,6 @@ type Progress struct {
 	Computed int64 `json:"computed,omitempty"`
 	// Awaits is what keeps the kernel from computing; empty if nothing does.
 	Awaits Awaits `json:"awaits,omitempty"`
-	// First is set once in a worker's life: the outcome of its first batch.
-	First *judge.First `json:"first,omitempty"`
 	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
 	// that the worker is still searching for the fastest batch size.
 	Busy   time.Duration `json:"busy"`
@@ -191,12 +190,12 @@ type Progress struct {
 // authors of kernels have plugins.FrameworkMemory, which does not bring the driver along.
 type FrameworkMemory = gpu.FrameworkMemory
 
-// Search reports that a whole batch failed, for the first time in the worker's life, and
-// that the worker is bisecting it to isolate the bad records, which may take long.
+// Search reports what the worker finds out about its kernel: exactly one member is set.
 type Search struct {
+	// Lost is how a whole batch failed, for the first time in the worker's life. The worker is
+	// bisecting it to isolate the bad records, which may take long.
 	Lost *fault.Error `json:"lost,omitempty"`
-	// First is as in Progress; it is set if bisecting has already shown the outcome of
-	// the first batch.
+	// First is the outcome of the worker's first records. It precedes the Done of their chunk.
 	First *judge.First `json:"first,omitempty"`
 	// Blameless is set once in the worker's life, when a batch has failed twice as a whole and
 	// none of its records fails.
@@ -273,8 +272,7 @@ type Done struct {
 	Segment chunk.Segment `json:"segment"`
 	// Rest is the remainder that was neither computed nor sent in Remainder; nil if none.
 	Rest *chunk.Chunk `json:"rest,omitempty"`
-	// Continues: the worker continues with Rest, under the same ID. A concurrent kernel does
-	// not stop for a checkpoint.
+	// Continues: the worker continues with Rest, under the same ID, after a checkpoint.
 	Continues bool  `json:"continues,omitempty"`
 	Stats     Stats `json:"stats"`
 	// Computed is as in Progress.
@@ -283,8 +281,6 @@ type Done struct {
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// Crowded: the chunk ended before a batch that did not fit in memory; see Sharing.
 	Crowded bool `json:"crowded,omitempty"`
-	// First is as in Progress, for a chunk that finished before any Progress.
-	First *judge.First `json:"first,omitempty"`
 	// Sources are the user's files loaded since the last message that listed some. The
 	// segment must not be used if one of them has changed.
 	Sources []Source `json:"sources,omitempty"`

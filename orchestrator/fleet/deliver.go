@@ -65,7 +65,6 @@ func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool,
 		return s.of.handleLoss(ctx, &t, e, true)
 	}
 	s.fleet.warn(s.slot, done.Warnings)
-	s.noteFirst(ctx, done.First)
 	h := s.hand.find(done.Chunk)
 	if h == nil {
 		return false, errNotGiven

@@ -165,7 +165,6 @@ func (s *session) note(ctx context.Context, message wire.Message) {
 		s.prefetch(ctx)
 	case message.Progress != nil:
 		s.progress(*message.Progress)
-		s.noteFirst(ctx, message.Progress.First)
 	case message.Search != nil:
 		s.fleet.answered.Store(true)
 		s.noteSearch(*message.Search)

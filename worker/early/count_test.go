@@ -11,7 +11,7 @@ func TestCount(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, 0, 10)
 	last := filled(t, dir, 5, 20)
-	if err := last.AddFailure(20, []byte(`{}`)); err != nil {
+	if err := last.Add(20, Answer{Verdict: Failure}); err != nil {
 		t.Fatal(err)
 	}
 	none := func(int64) bool { return false }
@@ -21,7 +21,7 @@ func TestCount(t *testing.T) {
 	if n := Count(dir, func(number int64) bool { return number < 3 || number == 15 }); n != 16 {
 		t.Errorf("%d answers that are not committed, want 16", n)
 	}
-	if err := os.Truncate(last.path, last.places.get(19).offset+1); err != nil {
+	if err := os.Truncate(last.path, last.places[19].offset+1); err != nil {
 		t.Fatal(err)
 	}
 	if n := Count(dir, none); n != 19 {

@@ -14,8 +14,9 @@
 //	length of what follows the header (4 bytes), its CRC-32C with the record's number (4),
 //	the record's number (8)
 //
-// The first entry has another verdict. Its number is the first of the chunk's records, and it
-// holds the number behind the last one, so that others need not read the rest of the log.
+// The first entry has a verdict of its own. Its number is the first of the chunk's records, and the
+// number behind the last one stands in place of the nulls, so that others need not read the rest of
+// the log.
 //
 // Failures are not kept for other workers: a kernel that failed because a server was down must
 // get its records again. A worker whose memory does not suffice for them logs them for itself;
@@ -24,17 +25,15 @@
 package early
 
 import (
-	"bytes"
-	"crypto/rand"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -50,6 +49,13 @@ type Answer struct {
 	Nulls   int64
 }
 
+const (
+	// Failure is the verdict of a record that failed. Only the log that has it returns it.
+	Failure = 0xff
+	// chunkRange is the verdict of the first entry.
+	chunkRange = 0xfe
+)
+
 // Log holds the answers for the records of one chunk. It is not safe for concurrent use.
 type Log struct {
 	dir        string
@@ -58,32 +64,42 @@ type Log struct {
 	path       string   // of file
 	size       int64    // of what is written
 	pending    []byte   // entries that Flush writes
-	places     index
+	places     map[int64]place
 	syncer     *Syncer
+}
+
+// place is where the answer for a record is in the file, without its header.
+type place struct {
+	offset int64
+	length uint32
 }
 
 // New returns an empty log in dir for the records from first up to, but not including, end. Its
 // file is created with the first answer.
 func New(dir string, first, end int64, syncer *Syncer) *Log {
-	return &Log{dir: dir, first: first, end: end, places: make(index), syncer: syncer}
+	return &Log{dir: dir, first: first, end: end, places: make(map[int64]place), syncer: syncer}
 }
 
 const (
 	headerSize = 16
-	// maxEntry limits the size of an entry that a damaged file can make a reader allocate.
-	maxEntry = 1 << 30
+	// summed is where the part of an entry begins that its sum covers.
+	summed = 8
+	// flushBytes limits how much waits for Flush.
+	flushBytes = 1 << 20
+	// keptBuffer is the largest buffer that is used again.
+	keptBuffer = 4 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Has reports whether the log holds the answer for a record.
 func (l *Log) Has(number int64) bool {
-	at := l.places.get(number)
-	return at.present() && !at.failure
+	_, has := l.places[number]
+	return has
 }
 
 // Length returns about how many bytes the entry for a record has, 0 if there is none.
-func (l *Log) Length(number int64) int { return int(l.places.get(number).length) }
+func (l *Log) Length(number int64) int { return int(l.places[number].length) }
 
 // Add appends the answer for a record.
 func (l *Log) Add(number int64, a Answer) error {
@@ -95,29 +111,13 @@ func (l *Log) Add(number int64, a Answer) error {
 
 // Put adds the answer for a record to those that the next Flush appends together.
 func (l *Log) Put(number int64, a Answer) error {
-	return l.put(number, false, a.encode)
-}
-
-// AddFailure appends why a record failed. Only this log returns it.
-func (l *Log) AddFailure(number int64, failure []byte) error {
-	err := l.put(number, true, func(dst []byte) []byte { return append(append(dst, failureVerdict), failure...) })
-	if err != nil {
-		return err
-	}
-	return l.Flush()
-}
-
-// put encodes an entry at the end of what Flush writes.
-func (l *Log) put(number int64, failure bool, encode func(dst []byte) []byte) error {
 	if l.file == nil {
 		if err := l.create(); err != nil {
 			return fmt.Errorf("create early log: %w", err)
 		}
-		l.encode(l.first, l.encodeRange)
+		l.encode(l.first, Answer{Verdict: chunkRange, Nulls: l.end})
 	}
-	at := l.encode(number, encode)
-	at.failure = failure
-	l.places.set(number, at)
+	l.places[number] = l.encode(number, a)
 	if len(l.pending) >= flushBytes {
 		return l.Flush()
 	}
@@ -125,19 +125,14 @@ func (l *Log) put(number int64, failure bool, encode func(dst []byte) []byte) er
 }
 
 // encode adds an entry to what Flush writes, and returns where it will be.
-func (l *Log) encode(number int64, encode func(dst []byte) []byte) place {
+func (l *Log) encode(number int64, a Answer) place {
 	start := len(l.pending)
-	l.pending = encode(append(l.pending, make([]byte, headerSize)...))
-	header, body := l.pending[start:start+headerSize], l.pending[start+headerSize:]
-	binary.LittleEndian.PutUint32(header, uint32(len(body)))
-	binary.LittleEndian.PutUint32(header[4:], sum(number, body))
-	binary.LittleEndian.PutUint64(header[8:], uint64(number))
-	return place{offset: l.size + int64(start) + headerSize, length: uint32(len(body))}
-}
-
-// encodeRange encodes the first entry.
-func (l *Log) encodeRange(dst []byte) []byte {
-	return binary.LittleEndian.AppendUint64(append(dst, rangeVerdict), uint64(l.end))
+	l.pending = binary.LittleEndian.AppendUint64(append(l.pending, make([]byte, summed)...), uint64(number))
+	l.pending = a.encode(l.pending)
+	entry, length := l.pending[start:], uint32(len(l.pending)-start-headerSize)
+	binary.LittleEndian.PutUint32(entry, length)
+	binary.LittleEndian.PutUint32(entry[4:], crc32.Checksum(entry[summed:], castagnoli))
+	return place{offset: l.size + int64(start) + headerSize, length: length}
 }
 
 // Flush writes what was put. After an error, the log must not be used.
@@ -159,27 +154,9 @@ func (l *Log) Flush() error {
 	return nil
 }
 
-const (
-	// flushBytes limits how much waits for Flush.
-	flushBytes = 1 << 20
-	// keptBuffer is the largest buffer that is used again.
-	keptBuffer = 4 << 20
-	// failureVerdict begins an entry that is a failure, rangeVerdict the first entry.
-	failureVerdict = 0xff
-	rangeVerdict   = 0xfe
-)
-
-func sum(number int64, body []byte) uint32 {
-	var head [8]byte
-	binary.LittleEndian.PutUint64(head[:], uint64(number))
-	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, body)
-}
-
 // create creates the file. Its lock shows other workers that it is in use.
 func (l *Log) create() error {
-	var random [4]byte
-	_, _ = rand.Read(random[:])
-	path := filepath.Join(l.dir, fmt.Sprintf("%012d-%s%s", l.first, hex.EncodeToString(random[:]), Suffix))
+	path := filepath.Join(l.dir, fmt.Sprintf("%012d-%08x%s", l.first, rand.Uint32(), Suffix))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -191,39 +168,18 @@ func (l *Log) create() error {
 
 // Get returns the answer for a record that the log has.
 func (l *Log) Get(number int64) (Answer, error) {
-	if !l.Has(number) {
+	at, has := l.places[number]
+	if !has {
 		return Answer{}, fmt.Errorf("the early log has no answer for record %d", number)
 	}
-	body, err := l.body(l.places.get(number))
-	if err != nil {
-		return Answer{}, err
-	}
-	return decode(body)
-}
-
-// Failure returns what AddFailure has appended for a record, nil if nothing.
-func (l *Log) Failure(number int64) ([]byte, error) {
-	at := l.places.get(number)
-	if !at.failure {
-		return nil, nil
-	}
-	body, err := l.body(at)
-	if err != nil {
-		return nil, err
-	}
-	return body[1:], nil
-}
-
-// body reads an entry without its header.
-func (l *Log) body(at place) ([]byte, error) {
 	if err := l.Flush(); err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	body := make([]byte, at.length)
 	if _, err := l.file.ReadAt(body, at.offset); err != nil {
-		return nil, fmt.Errorf("read early log: %w", err)
+		return Answer{}, fmt.Errorf("read early log: %w", err)
 	}
-	return body, nil
+	return decode(body)
 }
 
 // Rotate must be called when a part with the records before end is closed. If the log holds more
@@ -236,15 +192,21 @@ func (l *Log) Rotate(end int64, part string) error {
 	if err := l.Flush(); err != nil {
 		return err
 	}
-	l.places.forget(end)
-	if 2*l.places.bytes(end) > l.size {
+	size := int64(0)
+	maps.DeleteFunc(l.places, func(number int64, at place) bool {
+		if number >= end {
+			size += headerSize + int64(at.length)
+		}
+		return number < end
+	})
+	if 2*size > l.size {
 		return nil
 	}
 	next := New(l.dir, end, l.end, l.syncer)
-	for number, at := range l.places.from(end) {
-		body, err := l.body(at)
+	for _, number := range slices.Sorted(maps.Keys(l.places)) {
+		a, err := l.Get(number)
 		if err == nil {
-			err = next.put(number, at.failure, func(dst []byte) []byte { return append(dst, body...) })
+			err = next.Put(number, a)
 		}
 		if err != nil {
 			return err
@@ -273,11 +235,7 @@ func (l *Log) Close() {
 // Import copies the answers for the chunk's records from all other logs. It removes a log that
 // no process uses and that holds nothing else.
 func (l *Log) Import() error {
-	paths, err := filepath.Glob(filepath.Join(quoted(l.dir), "*"+Suffix))
-	if err != nil {
-		return err
-	}
-	for _, path := range paths {
+	for _, path := range logsIn(l.dir) {
 		if path == l.path {
 			continue
 		}
@@ -286,11 +244,6 @@ func (l *Log) Import() error {
 		}
 	}
 	return l.Flush()
-}
-
-// quoted escapes a path for Glob.
-func quoted(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 func (l *Log) importFile(path string) error {
@@ -302,23 +255,20 @@ func (l *Log) importFile(path string) error {
 		return fmt.Errorf("open early log: %w", err)
 	}
 	defer file.Close()
-	if first, end, known := rangeOf(file); known && (first >= l.end || end <= l.first) {
-		return nil
-	}
 	inside, outside := 0, 0
-	err = each(file, func(number int64, body []byte) error {
+	each(file, func(number int64, a Answer) bool {
 		switch {
-		case body[0] == rangeVerdict:
-			return nil
+		case a.Verdict == chunkRange:
+			return number < l.end && a.Nulls > l.first
 		case number < l.first || number >= l.end:
 			outside++
-			return nil
+		default:
+			inside++
+			if a.Verdict != Failure && !l.Has(number) {
+				err = l.Put(number, a)
+			}
 		}
-		inside++
-		if body[0] == failureVerdict || l.Has(number) {
-			return nil
-		}
-		return l.put(number, false, func(dst []byte) []byte { return append(dst, body...) })
+		return err == nil
 	})
 	if err != nil || inside == 0 || outside > 0 || syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
 		return err
@@ -328,33 +278,4 @@ func (l *Log) importFile(path string) error {
 	}
 	_ = os.Remove(path)
 	return nil
-}
-
-// each passes the entries of a log to take, up to the first that is incomplete or damaged.
-func each(file io.Reader, take func(number int64, body []byte) error) error {
-	in := newReader(file)
-	for {
-		var header [headerSize]byte
-		if _, err := io.ReadFull(in, header[:]); err != nil {
-			return nil
-		}
-		length := binary.LittleEndian.Uint32(header[:])
-		number := int64(binary.LittleEndian.Uint64(header[8:]))
-		if length > maxEntry {
-			return nil
-		}
-		var body bytes.Buffer // grows with what is there, whatever the length claims
-		if n, err := io.CopyN(&body, in, int64(length)); err != nil || n < int64(length) {
-			return nil
-		}
-		if sum(number, body.Bytes()) != binary.LittleEndian.Uint32(header[4:]) {
-			return nil
-		}
-		if _, err := decode(body.Bytes()); err != nil && (body.Len() == 0 || body.Bytes()[0] < rangeVerdict) {
-			return nil
-		}
-		if err := take(number, body.Bytes()); err != nil {
-			return err
-		}
-	}
 }

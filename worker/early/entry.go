@@ -2,12 +2,12 @@ package early
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 )
-
-func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 256<<10) }
 
 // encode appends the answer to dst.
 func (a Answer) encode(dst []byte) []byte {
@@ -19,20 +19,6 @@ func (a Answer) encode(dst []byte) []byte {
 		dst = append(dst, line...)
 	}
 	return dst
-}
-
-// rangeOf returns the range of the records that a log may have entries for. known is false if its
-// first entry does not hold the range.
-func rangeOf(file io.ReaderAt) (first, end int64, known bool) {
-	var entry [headerSize + 1 + 8]byte
-	if _, err := file.ReadAt(entry[:], 0); err != nil {
-		return 0, 0, false
-	}
-	first, body := int64(binary.LittleEndian.Uint64(entry[8:])), entry[headerSize:]
-	if binary.LittleEndian.Uint32(entry[:]) != uint32(len(body)) || body[0] != rangeVerdict || sum(first, body) != binary.LittleEndian.Uint32(entry[4:]) {
-		return 0, 0, false
-	}
-	return first, int64(binary.LittleEndian.Uint64(body[1:])), true
 }
 
 var errDamaged = errors.New("an entry of the early log is damaged")
@@ -69,4 +55,25 @@ func decode(body []byte) (a Answer, err error) {
 		return a, errDamaged
 	}
 	return a, nil
+}
+
+// each passes the entries of a log to take, up to the first that is incomplete or damaged, or for
+// which take returns false.
+func each(file io.Reader, take func(number int64, a Answer) bool) {
+	in := bufio.NewReaderSize(file, 256<<10)
+	for {
+		var header [summed]byte
+		if _, err := io.ReadFull(in, header[:]); err != nil {
+			return
+		}
+		length, sum := binary.LittleEndian.Uint32(header[:]), binary.LittleEndian.Uint32(header[4:])
+		var entry bytes.Buffer // grows with what is there, whatever the length claims
+		if _, err := io.CopyN(&entry, in, headerSize-summed+int64(length)); err != nil || crc32.Checksum(entry.Bytes(), castagnoli) != sum {
+			return
+		}
+		number := int64(binary.LittleEndian.Uint64(entry.Next(headerSize - summed)))
+		if a, err := decode(entry.Bytes()); err != nil || !take(number, a) {
+			return
+		}
+	}
 }

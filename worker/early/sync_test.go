@@ -59,7 +59,7 @@ func (d *disk) powerLoss(t *testing.T, dir string) map[int64]bool {
 		t.Fatal(err)
 	}
 	found := make(map[int64]bool)
-	for number := range l.places.from(0) {
+	for number := range l.places {
 		found[number] = true
 	}
 	return found

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // watched notes when bytes arrive.
@@ -41,15 +43,13 @@ func receive(ctx context.Context, i *Item, u *url.URL, response *http.Response, 
 	default:
 		return attempt{failure: failed("%s sends the file with the unknown encoding %q", u.Host, encoding)}
 	}
-	var large *tooLarge
+	var large *http.MaxBytesError
 	var corrupt flate.CorruptInputError
-	switch {
-	case err == nil:
-		return attempt{}
+	switch failure := fault.As(err); {
+	case err == nil, failure != nil:
+		return attempt{failure: failure}
 	case errors.As(err, &large):
-		return attempt{failure: large.failure()}
-	case errors.Is(err, errNoRoom):
-		return attempt{failure: canceled()}
+		return attempt{failure: i.contents.tooLarge()}
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
 		return attempt{failure: failed("%s sends damaged gzip", u.Host)}
 	}
@@ -59,24 +59,9 @@ func receive(ctx context.Context, i *Item, u *url.URL, response *http.Response, 
 // readGzip reads a compressed file. Neither its size nor its compressed size may exceed
 // the limit.
 func (c *contents) readGzip(body io.Reader) error {
-	limited := &limitedReader{body, c.limit(), c.limit()}
-	decoder, err := gzip.NewReader(limited)
+	decoder, err := gzip.NewReader(http.MaxBytesReader(nil, io.NopCloser(body), c.limit()))
 	if err != nil {
 		return err
 	}
 	return c.read(decoder, -1)
-}
-
-// limitedReader fails, instead of ending, when it has read more than limit bytes.
-type limitedReader struct {
-	io.Reader
-	left, limit int64
-}
-
-func (l *limitedReader) Read(p []byte) (int, error) {
-	n, err := l.Reader.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return n, &tooLarge{l.limit}
-	}
-	return n, err
 }

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"encoding/base64"
+	"net/url"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -14,22 +15,29 @@ func decodeData(c *contents, text string) *fault.Error {
 		return failed("the data: URI has no comma")
 	}
 	if int64(len(body))/3 > c.limit() {
-		return (&tooLarge{c.limit()}).failure()
+		return c.tooLarge()
 	}
-	if err := c.reserve(len(body)); err != nil {
-		return canceled()
+	if failure := c.reserve(len(body)); failure != nil {
+		return failure
 	}
-	var ok bool
-	if c.data, ok = unescape(c.data[:0], body); !ok {
+	body, err := url.PathUnescape(body)
+	if err != nil {
 		return failed("the data: URI has an invalid percent escape")
 	}
-	if isBase64(header) {
-		if c.data, ok = decodeBase64(c.data); !ok {
+	encoded := isBase64(header)
+	if encoded {
+		body = plainBase64(body)
+	}
+	c.data = append(c.data[:0], body...)
+	if encoded {
+		n, err := base64.RawStdEncoding.Decode(c.data, c.data)
+		if err != nil {
 			return failed("the data: URI is not valid base64")
 		}
+		c.data = c.data[:n]
 	}
 	if int64(len(c.data)) > c.limit() {
-		return (&tooLarge{c.limit()}).failure()
+		return c.tooLarge()
 	}
 	return nil
 }
@@ -40,61 +48,22 @@ func isBase64(header string) bool {
 	return len(last) < len(header) && strings.EqualFold(strings.TrimSpace(last), "base64")
 }
 
-// unescape appends text without its percent escapes.
-func unescape(dst []byte, text string) ([]byte, bool) {
-	for {
-		plain, rest, escaped := strings.Cut(text, "%")
-		dst = append(dst, plain...)
-		if !escaped {
-			return dst, true
-		}
-		if len(rest) < 2 {
-			return dst, false
-		}
-		high, low := digit(rest[0]), digit(rest[1])
-		if high < 0 || low < 0 {
-			return dst, false
-		}
-		dst = append(dst, byte(high<<4|low))
-		text = rest[2:]
-	}
-}
-
-// digit returns the value of a hexadecimal digit, -1 if it is none.
-func digit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	}
-	return -1
-}
-
-// decodeBase64 decodes in place. White space is ignored, padding may be missing, and the
-// alphabet of URLs is accepted too.
-func decodeBase64(data []byte) ([]byte, bool) {
-	n := 0
-	for _, c := range data {
+// plainBase64 returns base64 without padding and white space, in the usual alphabet instead of that
+// of URLs.
+func plainBase64(text string) string {
+	text = strings.Map(func(c rune) rune {
 		switch c {
 		case ' ', '\t', '\r', '\n':
-			continue
+			return -1
 		case '-':
-			c = '+'
+			return '+'
 		case '_':
-			c = '/'
+			return '/'
 		}
-		data[n] = c
-		n++
+		return c
+	}, text)
+	if len(text)%4 == 0 {
+		text = strings.TrimSuffix(strings.TrimSuffix(text, "="), "=")
 	}
-	data = data[:n]
-	if n%4 == 0 {
-		for range 2 {
-			if n > 0 && data[n-1] == '=' {
-				n--
-			}
-		}
-	}
-	n, err := base64.RawStdEncoding.Decode(data, data[:n])
-	return data[:n], err == nil
+	return text
 }

@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 
@@ -113,17 +112,10 @@ func (i *Item) fetch() *fault.Error {
 	return i.fetcher.root.read(&i.contents, t.path)
 }
 
-// errNoRoom means that the fetch was canceled while it waited for memory.
-var errNoRoom = errors.New("canceled while waiting for memory")
-
-// tooLarge is the failure of a file that exceeds the limit.
-type tooLarge struct{ limit int64 }
-
-func (e *tooLarge) Error() string { return e.failure().Message }
-
-// failure does not tell the size, since that of an endless response is unknown.
-func (e *tooLarge) failure() *fault.Error {
-	return failed("the file has more than fetch-max-bytes %d", e.limit)
+// tooLarge is the failure of a file that exceeds the limit. It does not tell the size, since that of
+// an endless response is unknown.
+func (c *contents) tooLarge() *fault.Error {
+	return failed("the file has more than fetch-max-bytes %d", c.limit())
 }
 
 // contents is the memory that a file is read into. It is counted in the fetcher's room.
@@ -133,8 +125,7 @@ type contents struct {
 	data     []byte // what has been read, with room for more
 	memory   Memory // nil: garbage-collected memory
 	counted  int64
-	// pause is called before waiting for room, and resume after it.
-	pause, resume func()
+	clock    *timing // stands still while the file waits for room; nil if there is none
 }
 
 // limit is the most bytes that the file may have.
@@ -142,18 +133,14 @@ func (c *contents) limit() int64 { return c.item.fetcher.options.MaxBytes }
 
 // reserve makes room for size bytes in all and keeps the bytes read so far. It waits until
 // that many more fit in memory.
-func (c *contents) reserve(size int) error {
+func (c *contents) reserve(size int) *fault.Error {
 	if size <= cap(c.data) {
 		return nil
 	}
-	if !c.item.fetcher.room.tryTake(int64(size)) {
-		if c.pause != nil {
-			c.pause()
-			defer c.resume()
-		}
-		if !c.item.fetcher.room.take(c.item.ctx, c.item.urgent, int64(size)) {
-			return errNoRoom
-		}
+	c.clock.pause()
+	defer c.clock.resume()
+	if !c.item.fetcher.room.take(c.item.ctx, c.item.urgent, int64(size)) {
+		return canceled()
 	}
 	var memory Memory
 	if c.memoryOf != nil {
@@ -188,10 +175,11 @@ func (c *contents) reset() { c.data = c.data[:0] }
 // firstRead is how much room a file of unknown size gets first.
 const firstRead = 64 << 10
 
-// read reads r to its end. size is its expected size, negative if that is unknown.
+// read reads r to its end. size is its expected size, negative if that is unknown. The error is a
+// *fault.Error unless it is that of r.
 func (c *contents) read(r io.Reader, size int64) error {
 	if size > c.limit() {
-		return &tooLarge{c.limit()}
+		return c.tooLarge()
 	}
 	want := firstRead
 	if size >= 0 {
@@ -209,7 +197,7 @@ func (c *contents) read(r io.Reader, size int64) error {
 		n, err := r.Read(c.data[len(c.data):cap(c.data)])
 		c.data = c.data[:len(c.data)+n]
 		if int64(len(c.data)) > c.limit() {
-			return &tooLarge{c.limit()}
+			return c.tooLarge()
 		}
 		if err == io.EOF {
 			return nil

@@ -116,14 +116,8 @@ func (r *root) readFile(c *contents, file openedFile, path string) *fault.Error 
 		size = -1 // some file systems do not know the sizes of files that have contents
 	}
 	err := c.read(file, size)
-	var large *tooLarge
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &large):
-		return large.failure()
-	case errors.Is(err, errNoRoom):
-		return canceled()
+	if failure := fault.As(err); failure != nil || err == nil {
+		return failure
 	}
 	return failed("read %q: %w", path, inner(err))
 }

@@ -1,8 +1,10 @@
 package fetch
 
 import (
+	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -20,6 +22,8 @@ const maxValue = 64 << 10
 
 // IsData reports whether a value is a data: URI, which contains the file.
 func IsData(value string) bool { return hasScheme(value, "data") }
+
+var schemeName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 func hasScheme(value, scheme string) bool {
 	return len(value) > len(scheme) && value[len(scheme)] == ':' && strings.EqualFold(value[:len(scheme)], scheme)
@@ -39,20 +43,10 @@ func parse(value string) (target, *fault.Error) {
 	case hasScheme(value, "file"):
 		return parseFileURL(value)
 	}
-	if scheme, _, found := strings.Cut(value, "://"); found && isScheme(scheme) {
+	if scheme, _, found := strings.Cut(value, "://"); found && schemeName.MatchString(scheme) {
 		return target{}, failed("%s: URLs are not supported: use a path, or an http: or https: URL, such as a presigned one", strings.ToLower(scheme))
 	}
 	return target{path: value}, nil
-}
-
-func isScheme(text string) bool {
-	for i, c := range []byte(text) {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
-		if !letter && (i == 0 || !('0' <= c && c <= '9' || c == '+' || c == '-' || c == '.')) {
-			return false
-		}
-	}
-	return text != ""
 }
 
 // parseURL parses the URL of a request. Messages do not quote it.
@@ -90,14 +84,13 @@ func withoutURL(err error) string {
 
 // sendable returns a query as it was, except for bytes that would break the request line.
 func sendable(query string) string {
-	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(query) {
 		c := query[i]
 		if c > ' ' && c < 0x7f {
 			b.WriteByte(c)
 		} else {
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
 	return b.String()

@@ -28,7 +28,8 @@ const maxRedirects = 5
 var errTime = errors.New("it takes too long")
 
 // timing ends a fetch that takes too long, altogether or without receiving a byte. While
-// the fetch waits for memory, time stands still. Only one goroutine may use it.
+// the fetch waits for memory, time stands still. Only one goroutine may use it. A nil timing limits
+// nothing.
 type timing struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -53,6 +54,9 @@ func (t *timing) expire() { t.cancel(errTime) }
 func (t *timing) remaining() time.Duration { return t.left - time.Since(t.resumed) }
 
 func (t *timing) pause() {
+	if t == nil {
+		return
+	}
 	t.total.Stop()
 	t.left = t.remaining()
 	if t.quiet != nil {
@@ -61,6 +65,9 @@ func (t *timing) pause() {
 }
 
 func (t *timing) resume() {
+	if t == nil {
+		return
+	}
 	t.resumed = time.Now()
 	t.total.Reset(max(0, t.left))
 	t.received()

@@ -44,7 +44,7 @@ func newWeb(o Options) *web {
 			// The body is decompressed here, where its size is limited.
 			DisableCompression: true,
 		},
-		hosts: newHosts(o.PerHost), timeout: o.Timeout, retries: o.Retries, limits: o.limits,
+		hosts: &hosts{limit: o.PerHost, rooms: make(map[string]*hostRoom)}, timeout: o.Timeout, retries: o.Retries, limits: o.limits,
 	}
 }
 
@@ -61,7 +61,7 @@ type attempt struct {
 func (w *web) fetch(i *Item, u *url.URL) *fault.Error {
 	t := newTiming(i.ctx, w.timeout, w.limits.idle)
 	defer t.stop()
-	i.contents.pause, i.contents.resume = t.pause, t.resume
+	i.contents.clock = t
 	for try := 0; ; try++ {
 		a := w.try(i, t, *u)
 		switch {

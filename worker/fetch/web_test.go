@@ -330,8 +330,8 @@ func TestConnections(t *testing.T) {
 	if most.Load() > 5 || connections.Load() > 20 {
 		t.Errorf("%d requests at a time on %d connections", most.Load(), connections.Load())
 	}
-	if len(f.web.hosts.slots) != 0 {
-		t.Errorf("hosts are not forgotten: %v", f.web.hosts.slots)
+	if len(f.web.hosts.rooms) != 0 {
+		t.Errorf("hosts are not forgotten: %v", f.web.hosts.rooms)
 	}
 }
 

@@ -1,0 +1,194 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// group is a run of consecutive records that are read as one and written as one, in input order,
+// when all of them have verdicts. It is one batch, unless records are grouped by size
+// (--group-by): then it is a window that is computed in batches of similar records. The kernel
+// gets the records of each batch in input order too, so that it finds them in shared memory where
+// the reader has put them.
+type group struct {
+	task  *batchTask // all of it, as it is written
+	left  grouping   // of task.sent, what is not in a batch yet
+	open  int        // records of task.sent without a verdict
+	size  int        // records per batch, when it was read
+	trial trial      // of the batches that the kernel computed at the first attempt
+	// suspect, if not -1, is the record of task.sent before which the chunk ends, because
+	// another device must compute it.
+	suspect int
+
+	// Of a concurrent kernel:
+	lane    *lane
+	first   int64     // number of its first record
+	spilled *span     // instead of the task, if its answers are only in the log
+	records []*flight // of task.sent
+	unsent  int       // index of the first record that was never sent
+}
+
+const (
+	windowBatches = wire.WindowBatches
+	// windowShare is how many times --batch-bytes a window may hold.
+	windowShare = 2
+)
+
+// newGroup makes a group of what was read. The smallest records of a window come first, or its
+// largest.
+func newGroup(task *batchTask, size int, smallest bool) *group {
+	g := &group{task: task, open: len(task.sent), suspect: -1, size: size}
+	task.group = g
+	if task.costs != nil {
+		sizes := make([]int, len(task.records))
+		for i := range task.records {
+			sizes[i] = task.size(i)
+		}
+		task.verdicts, g.left = make([]verdict, len(task.sent)), newGrouping(task.costs, sizes, smallest)
+	}
+	return g
+}
+
+// position returns where record i of a batch is in the group.
+func (t *batchTask) position(i int) int {
+	if t == t.group.task {
+		return i
+	}
+	return t.at[i]
+}
+
+// settle takes the verdicts of a batch. Some are missing if the chunk ends in it.
+func (g *group) settle(task *batchTask) {
+	for i := range task.sent {
+		v := task.verdict(i)
+		if v == (verdict{}) {
+			continue
+		}
+		g.open--
+		if task != g.task {
+			g.task.verdicts[task.at[i]] = v
+		}
+	}
+	g.task.batches = append(g.task.batches, task.took)
+}
+
+// answered returns how many records of task.sent have verdicts before the first that has none.
+func (g *group) answered() int {
+	for i, v := range g.task.verdicts {
+		if v == (verdict{}) {
+			return i
+		}
+	}
+	return len(g.task.verdicts)
+}
+
+// endBefore ends the group before a record that another device must compute. What follows
+// it is computed there, too.
+func (g *group) endBefore(at int) {
+	if g.suspect < 0 || at < g.suspect {
+		g.suspect = at
+	}
+	g.left.only(func(i int) bool { return i < g.suspect })
+}
+
+// good counts a batch that the kernel has computed at the first attempt.
+func (g *group) good(took time.Duration) {
+	g.trial.batches++
+	g.trial.took += took
+}
+
+// tried returns the group as a trial of its batch size. Another size than that asked for means
+// that it is none: something else limited a batch.
+func (g *group) tried() trial {
+	of := g.trial
+	if of.records = len(g.task.batch.Records); of.records == of.batches*g.size {
+		of.size = g.size
+	}
+	return of
+}
+
+// upTo returns the beginning of the group, up to the n-th record of task.sent, as it is written.
+func (g *group) upTo(n int) *batchTask {
+	task := *g.task
+	task.ready, task.sent, task.verdicts = task.sent[n], task.sent[:n], task.verdicts[:n]
+	return &task
+}
+
+// open reports whether the run has batches of a group that are not submitted yet.
+func (r *chunkRun) open() bool {
+	last := len(r.groups) - 1
+	return last >= 0 && len(r.groups[last].left.order) > 0
+}
+
+// nextOf returns the next batch of a window. It is empty if there is none.
+func (r *chunkRun) nextOf(g *group) *batchTask {
+	task := g.task.pick(g.left.next(r.worker.sizes.budget(r.worker.setup.Records.BatchBytes)))
+	if g.task.batch.Rest().Records == 0 && len(g.left.order) <= ahead*g.size {
+		r.reader.reportReadComplete() // or an idle worker could not have the next chunk
+	}
+	return task
+}
+
+// leave gives up what is not submitted, and the window that will not be complete without it.
+func (r *chunkRun) leave() {
+	r.ended = true
+	if r.open() {
+		g := r.groups[len(r.groups)-1]
+		r.unsubmitted = g.task.batch.From(0)
+		g.left.order = nil
+	}
+}
+
+// pass takes a batch whose records have verdicts, and passes its group to the writer when that is
+// complete.
+func (r *chunkRun) pass(task *batchTask) error {
+	g := task.group
+	g.settle(task)
+	if len(task.sent) > 0 {
+		r.worker.opinion.add(task.failures(), false)
+	}
+	r.out.computed(len(task.sent))
+	if g.open > 0 {
+		return nil
+	}
+	r.worker.opinion.addRefused(g.task)
+	r.groups = r.groups[1:] // batches end in the order of their groups
+	if g.trial.batches > 0 {
+		r.worker.sizes.goodGroup(g.tried())
+	}
+	return r.write(g.task)
+}
+
+// endGroup ends the chunk before a group that is not complete, so that whoever continues there
+// computes the same batches. If a record of it must be computed by another device, and all before
+// that are, the chunk ends before that one instead.
+func (r *chunkRun) endGroup() error {
+	g := r.groups[0]
+	r.groups, r.ended = nil, true
+	n := g.answered()
+	if n != g.suspect || r.handedBack != nil && g.task.batch.Records[0].Index >= r.handedBack.First {
+		return nil
+	}
+	elsewhere, after := g.task.batch.Alone(g.task.sent[n])
+	if err := r.write(g.upTo(n)); err != nil {
+		return err
+	}
+	r.elsewhere, r.rest = &elsewhere, after
+	return nil
+}
+
+// finishGroup computes what remains before a record for another device, one batch at a
+// time, and ends the chunk there.
+func (r *chunkRun) finishGroup() error {
+	for len(r.groups) > 0 && r.groups[0].suspect >= 0 && !r.interrupted {
+		task := r.nextOf(r.groups[0])
+		if len(task.sent) == 0 {
+			return r.endGroup()
+		}
+		if err := r.rerun(task, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
