@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/gpurun/gpurun/chunk/encode/npy"
+	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // AppendRaw appends values of the given kind, which are raw, as values of the column. The
@@ -20,9 +21,9 @@ func (c Column) AppendRaw(dst []byte, kind Kind, raw []byte) []byte {
 	}
 	for ; len(raw) > 0; raw = raw[kind.Bytes():] {
 		if kind == Float64 {
-			dst = npy.Float16(dst, []float32{float32(math.Float64frombits(binary.LittleEndian.Uint64(raw)))})
+			dst = c.appendFloat(dst, math.Float64frombits(binary.LittleEndian.Uint64(raw)))
 		} else {
-			dst = npy.Float16(dst, []float32{math.Float32frombits(binary.LittleEndian.Uint32(raw))})
+			dst = c.appendFloat(dst, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))))
 		}
 	}
 	return dst
@@ -35,78 +36,74 @@ func (c Column) Takes(o Column) bool {
 		(o.Kind == c.Kind || c.Kind == Float16 && (o.Kind == Float32 || o.Kind == Float64))
 }
 
-// AppendJSON appends a JSON value as values of the column. On an error it appends nothing.
+// AppendJSON appends a JSON value as values of the column. One list may stand for lists of
+// lists. On an error it appends nothing.
 func (c Column) AppendJSON(dst, value []byte) ([]byte, error) {
-	start := len(dst)
-	if c.Width == 0 {
+	dimensions := c.Dimensions
+	if nested := bytes.HasPrefix(bytes.TrimSpace(value[1:]), []byte("[")); c.Width > 0 && (len(dimensions) == 0 || !nested) {
+		dimensions = []int{c.Width}
+	}
+	longer, err := c.appendList(dst, value, dimensions)
+	if err != nil {
+		return dst, err
+	}
+	return longer, nil
+}
+
+// appendList appends a list with these dimensions, or a single value without any.
+func (c Column) appendList(dst, value []byte, dimensions []int) (_ []byte, err error) {
+	if len(dimensions) == 0 {
 		return c.appendNumber(dst, value)
 	}
-	if len(c.Dimensions) > 0 && isNested(value) {
-		return c.appendNested(dst, value, c.Dimensions)
-	}
 	if value[0] != '[' {
-		return dst, fmt.Errorf("%s is not a list of %d values", shortened(value), c.Width)
+		return dst, fmt.Errorf("%s is not a list of %d values", shortened(value), dimensions[0])
 	}
 	n := 0
-	for rest := value[1 : len(value)-1]; ; n++ {
-		element, after, more := bytes.Cut(rest, []byte(","))
-		if element = bytes.TrimSpace(element); len(element) == 0 {
-			break // an empty list
+	for element := range jsonline.Elements(value) {
+		if dst, err = c.appendList(dst, element, dimensions[1:]); err != nil {
+			return dst, fmt.Errorf("an element of the list: %w", err)
 		}
-		var err error
-		if dst, err = c.appendNumber(dst, element); err != nil {
-			return dst[:start], fmt.Errorf("an element of the list: %w", err)
-		}
-		if rest = after; !more {
-			n++
-			break
-		}
+		n++
 	}
-	if n != c.Width {
-		return dst[:start], fmt.Errorf("a list of %d values instead of %d", n, c.Width)
+	if n != dimensions[0] {
+		return dst, fmt.Errorf("a list of %d values instead of %d", n, dimensions[0])
 	}
 	return dst, nil
 }
 
 func (c Column) appendNumber(dst, value []byte) ([]byte, error) {
-	misfit := fmt.Errorf("%s is not a value of type %s", shortened(value), c.Kind)
-	switch c.Kind {
-	case Bool:
-		switch string(value) {
-		case "true":
-			return append(dst, 1), nil
-		case "false":
-			return append(dst, 0), nil
+	text, bits := string(value), 64
+	switch {
+	case c.Kind == Bool && text == "true":
+		return append(dst, 1), nil
+	case c.Kind == Bool && text == "false":
+		return append(dst, 0), nil
+	case c.Kind == Bool:
+	case c.Kind == Int64:
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return binary.LittleEndian.AppendUint64(dst, uint64(n)), nil
 		}
-		return dst, misfit
-	case Int64:
-		n, err := strconv.ParseInt(string(value), 10, 64)
-		if err != nil {
-			return dst, misfit
+	case text == "null": // as lines write NaN
+		return c.appendFloat(dst, math.NaN()), nil
+	case isNumber(value):
+		if c.Kind == Float32 { // rounded once
+			bits = 32
 		}
-		return binary.LittleEndian.AppendUint64(dst, uint64(n)), nil
-	}
-	f := math.NaN() // which lines write as null
-	if string(value) != "null" {
-		var err error
-		if !isNumber(value) {
-			return dst, misfit
-		}
-		if f, err = strconv.ParseFloat(string(value), 64); err != nil {
-			return dst, misfit
+		if f, err := strconv.ParseFloat(text, bits); err == nil {
+			return c.appendFloat(dst, f), nil
 		}
 	}
+	return dst, fmt.Errorf("%s is not a value of type %s", shortened(value), c.Kind)
+}
+
+func (c Column) appendFloat(dst []byte, f float64) []byte {
 	switch c.Kind {
 	case Float64:
-		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(f)), nil
+		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(f))
 	case Float32:
-		if string(value) != "null" { // rounded once
-			single, _ := strconv.ParseFloat(string(value), 32)
-			f = single
-		}
-		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(f))), nil
+		return binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(f)))
 	}
-	return npy.Float16(dst, []float32{float32(f)}), nil
+	return npy.Float16(dst, float32(f))
 }
 
 func isNumber(value []byte) bool { return value[0] == '-' || value[0] >= '0' && value[0] <= '9' }
@@ -126,28 +123,37 @@ var errNotNumbers = errors.New("it is neither a number, a boolean, nor a list of
 // Infer returns the narrowest column that a JSON value fits in.
 func Infer(name string, value []byte) (Column, error) {
 	c := Column{Name: name}
-	if isNested(value) {
-		return inferNested(name, value)
+	dimensions, err := c.infer(value)
+	for _, n := range dimensions {
+		c.Width = max(c.Width, 1) * n
 	}
+	if len(dimensions) > 1 {
+		c.Dimensions = dimensions
+	}
+	return c, err
+}
+
+// infer widens the kind of the column by a value, and returns the value's dimensions.
+func (c *Column) infer(value []byte) (dimensions []int, err error) {
 	if value[0] != '[' {
-		var err error
-		c.Kind, err = kindOf("", value)
-		return c, err
+		c.Kind, err = kindOf(c.Kind, value)
+		return nil, err
 	}
-	for rest := value[1 : len(value)-1]; ; c.Width++ {
-		element, after, more := bytes.Cut(rest, []byte(","))
-		if element = bytes.TrimSpace(element); len(element) == 0 {
-			return c, errors.New("it is an empty list")
+	n := 0
+	for element := range jsonline.Elements(value) {
+		inner, err := c.infer(element)
+		if err != nil {
+			return nil, err
 		}
-		var err error
-		if c.Kind, err = kindOf(c.Kind, element); err != nil {
-			return c, err
+		if n++; n > 1 && !slices.Equal(inner, dimensions) {
+			return nil, errors.New("its lists have different lengths")
 		}
-		if rest = after; !more {
-			c.Width++
-			return c, nil
-		}
+		dimensions = inner
 	}
+	if n == 0 {
+		return nil, errors.New("it is an empty list")
+	}
+	return append([]int{n}, dimensions...), nil
 }
 
 // kindOf returns the kind of values of the kind before and of this one.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,9 +32,7 @@ const (
 	thriftBinary = 8
 	thriftList   = 9
 	thriftSet    = 10
-	thriftMap    = 11
 	thriftStruct = 12
-	thriftUUID   = 13
 )
 
 // maxThriftDepth limits nesting. The structs of Parquet need fewer than ten levels.
@@ -91,48 +90,37 @@ func appendStruct(dst []byte, v reflect.Value) []byte {
 	return append(dst, 0)
 }
 
+// thriftKinds are the types of values, except that a list of bytes is binary.
+var thriftKinds = map[reflect.Kind]byte{
+	reflect.Bool: thriftFalse, reflect.Int8: thriftI8, reflect.Int16: thriftI16, reflect.Int32: thriftI32, reflect.Int64: thriftI64,
+	reflect.String: thriftBinary, reflect.Slice: thriftList, reflect.Struct: thriftStruct,
+}
+
 // thriftKind returns the type of a value. That of a boolean depends on it.
 func thriftKind(v reflect.Value) byte {
-	switch v.Kind() {
-	case reflect.Bool:
-		if v.Bool() {
-			return thriftTrue
-		}
-		return thriftFalse
-	case reflect.Int8:
-		return thriftI8
-	case reflect.Int16:
-		return thriftI16
-	case reflect.Int32:
-		return thriftI32
-	case reflect.Int64:
-		return thriftI64
-	case reflect.Struct:
-		return thriftStruct
-	case reflect.Slice:
-		if v.Type().Elem().Kind() != reflect.Uint8 {
-			return thriftList
-		}
+	switch {
+	case v.Kind() == reflect.Bool && v.Bool():
+		return thriftTrue
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		return thriftBinary
 	}
-	return thriftBinary
+	return thriftKinds[v.Kind()]
 }
 
 func appendThrift(dst []byte, v reflect.Value) []byte {
-	switch thriftKind(v) {
-	case thriftTrue, thriftFalse, thriftI8:
-		if v.Kind() == reflect.Int8 {
-			return append(dst, byte(v.Int()))
-		}
-		return append(dst, thriftKind(v))
+	switch kind := thriftKind(v); kind {
+	case thriftTrue, thriftFalse:
+		return append(dst, kind)
+	case thriftI8:
+		return append(dst, byte(v.Int()))
 	case thriftStruct:
 		return appendStruct(dst, v)
 	case thriftBinary:
-		text := v.String
-		if v.Kind() == reflect.Slice {
-			text = func() string { return string(v.Bytes()) }
-		}
 		dst = binary.AppendUvarint(dst, uint64(v.Len()))
-		return append(dst, text()...)
+		if v.Kind() == reflect.String {
+			return append(dst, v.String()...)
+		}
+		return append(dst, v.Bytes()...)
 	case thriftList:
 		kind := thriftKind(reflect.Zero(v.Type().Elem()))
 		if n := v.Len(); n < 15 {
@@ -154,12 +142,11 @@ func appendThrift(dst []byte, v reflect.Value) []byte {
 func Unmarshal(data []byte, v any) (int, error) {
 	r := &thriftReader{data: data}
 	r.fields(reflect.ValueOf(v).Elem())
-	return r.at, r.err
+	return len(data) - len(r.data), r.err
 }
 
 type thriftReader struct {
-	data  []byte
-	at    int
+	data  []byte // that is left
 	depth int
 	err   error
 }
@@ -168,171 +155,126 @@ func (r *thriftReader) fail(err error) {
 	if r.err == nil {
 		r.err = err
 	}
-	r.at = len(r.data)
-}
-
-// nested calls read one level deeper.
-func (r *thriftReader) nested(read func()) {
-	if r.depth++; r.depth > maxThriftDepth {
-		r.fail(errThrift)
-	}
-	read()
-	r.depth--
+	r.data = nil
 }
 
 // fields reads a struct; an invalid value skips it.
 func (r *thriftReader) fields(v reflect.Value) {
-	var known []thriftField
-	if v.IsValid() {
-		known = fieldsOf(v.Type())
-	}
-	r.nested(func() {
-		id := int64(0)
-		for r.err == nil {
-			header := r.next()
-			if header == 0 || r.err != nil {
-				break
-			}
-			id += int64(header >> 4)
-			if header>>4 == 0 {
-				id = r.varint()
-			}
-			r.field(header&0xf, known, id, v)
-		}
-	})
-}
-
-// field reads a field if it is known.
-func (r *thriftReader) field(kind byte, known []thriftField, id int64, v reflect.Value) {
-	var target reflect.Value
-	for i, f := range known {
-		if f.id == id {
-			target = v.Field(i)
-			break
-		}
-	}
-	if target.IsValid() && target.Kind() == reflect.Pointer {
-		target.Set(reflect.New(target.Type().Elem()))
-		target = target.Elem()
-	}
-	if kind != thriftTrue && kind != thriftFalse {
-		r.value(kind, target)
-	} else if target.IsValid() { // the value of a boolean is its type
-		if target.Kind() != reflect.Bool {
-			r.fail(errThrift)
+	for id := int64(0); r.err == nil; {
+		header := r.next()
+		if header == 0 {
 			return
 		}
-		target.SetBool(kind == thriftTrue)
+		id += int64(header >> 4)
+		if header>>4 == 0 {
+			id = r.varint()
+		}
+		var field reflect.Value
+		if v.IsValid() {
+			if at := slices.IndexFunc(fieldsOf(v.Type()), func(f thriftField) bool { return f.id == id }); at >= 0 {
+				field = v.Field(at)
+			}
+		}
+		if field.IsValid() && field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		r.value(header&0xf, field, true)
 	}
 }
 
-// value reads a value; an invalid target skips it. A value of another type is damage.
-func (r *thriftReader) value(kind byte, v reflect.Value) {
-	switch {
-	case v.IsValid() && thriftKind(v) != kind && !(isInteger(kind) && v.CanInt()) && !(v.Kind() == reflect.Bool && kind <= thriftFalse):
+// value reads a field or the element of a list; an invalid target skips it. A value of another type
+// is damage.
+func (r *thriftReader) value(kind byte, v reflect.Value, isField bool) {
+	isInteger := kind >= thriftI8 && kind <= thriftI64
+	fits := !v.IsValid() || thriftKind(v) == kind || isInteger && v.CanInt() || v.Kind() == reflect.Bool && kind == thriftTrue
+	if r.depth++; r.depth > maxThriftDepth || !fits {
 		r.fail(errThrift)
-	case kind == thriftTrue || kind == thriftFalse: // as an element
-		if b := r.next(); v.IsValid() {
-			v.SetBool(b == thriftTrue)
+	}
+	defer func() { r.depth-- }()
+	switch {
+	case r.err != nil:
+	case kind == thriftTrue || kind == thriftFalse:
+		if !isField { // the value of a field is its type
+			kind = r.next()
 		}
-	case isInteger(kind):
+		if v.IsValid() {
+			v.SetBool(kind == thriftTrue)
+		}
+	case isInteger:
 		r.integer(kind, v)
 	case kind == thriftDouble:
-		r.skip(8)
-	case kind == thriftUUID:
-		r.skip(16)
+		r.take(8)
 	case kind == thriftBinary:
-		r.bytes(v)
+		switch data := r.take(r.uvarint()); {
+		case !v.IsValid():
+		case v.Kind() == reflect.String:
+			v.SetString(string(data))
+		default:
+			v.SetBytes(data)
+		}
 	case kind == thriftStruct:
 		r.fields(v)
 	case kind == thriftList || kind == thriftSet:
 		r.list(v)
-	case kind == thriftMap:
-		if n := r.uvarint(); n > 0 {
-			kinds := r.next()
-			r.elements(n, func() { r.value(kinds>>4, reflect.Value{}); r.value(kinds&0xf, reflect.Value{}) })
-		}
 	default:
 		r.fail(errThrift)
 	}
 }
 
-func isInteger(kind byte) bool { return kind >= thriftI8 && kind <= thriftI64 }
-
 func (r *thriftReader) integer(kind byte, v reflect.Value) {
-	n := int64(0)
+	var n int64
 	if kind == thriftI8 {
 		n = int64(int8(r.next()))
 	} else {
 		n = r.varint()
 	}
-	if !v.IsValid() {
-		return
-	}
-	if v.OverflowInt(n) {
-		r.fail(errThrift)
-		return
-	}
-	v.SetInt(n)
-}
-
-func (r *thriftReader) bytes(v reflect.Value) {
-	length := r.uvarint()
-	start := r.at
-	r.skip(length)
 	switch {
-	case r.err != nil || !v.IsValid():
-	case v.Kind() == reflect.String:
-		v.SetString(string(r.data[start:r.at]))
+	case !v.IsValid():
+	case v.OverflowInt(n):
+		r.fail(errThrift)
 	default:
-		v.SetBytes(r.data[start:r.at:r.at])
+		v.SetInt(n)
 	}
 }
 
+// list reads a list. Each element takes at least one byte.
 func (r *thriftReader) list(v reflect.Value) {
 	header := r.next()
 	n := uint64(header >> 4)
 	if n == 15 {
 		n = r.uvarint()
 	}
-	r.elements(n, func() {
+	if n > uint64(len(r.data)) {
+		r.fail(ErrShort)
+	}
+	for ; n > 0 && r.err == nil; n-- {
 		var element reflect.Value
 		if v.IsValid() {
 			v.Grow(1)
 			v.SetLen(v.Len() + 1)
 			element = v.Index(v.Len() - 1)
 		}
-		r.value(header&0xf, element)
-	})
+		r.value(header&0xf, element, false)
+	}
 }
 
-// elements calls read n times. Each element takes at least one byte.
-func (r *thriftReader) elements(n uint64, read func()) {
-	if n > uint64(len(r.data)-r.at) {
+// take returns the next n bytes.
+func (r *thriftReader) take(n uint64) []byte {
+	if n > uint64(len(r.data)) {
 		r.fail(ErrShort)
+		return nil
 	}
-	r.nested(func() {
-		for i := uint64(0); i < n && r.err == nil; i++ {
-			read()
-		}
-	})
+	taken := r.data[:n:n]
+	r.data = r.data[n:]
+	return taken
 }
 
 func (r *thriftReader) next() byte {
-	if r.at >= len(r.data) {
-		r.fail(ErrShort)
-		return 0
+	if taken := r.take(1); len(taken) == 1 {
+		return taken[0]
 	}
-	r.at++
-	return r.data[r.at-1]
-}
-
-func (r *thriftReader) skip(n uint64) {
-	if n > uint64(len(r.data)-r.at) {
-		r.fail(ErrShort)
-		return
-	}
-	r.at += int(n)
+	return 0
 }
 
 func (r *thriftReader) varint() int64 {
@@ -341,14 +283,14 @@ func (r *thriftReader) varint() int64 {
 }
 
 func (r *thriftReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.data[r.at:])
+	v, n := binary.Uvarint(r.data)
 	switch {
 	case n < 0:
 		r.fail(errThrift)
 	case n == 0:
 		r.fail(ErrShort)
 	default:
-		r.at += n
+		r.data = r.data[n:]
 	}
 	return v
 }

@@ -1,10 +1,12 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -35,173 +37,95 @@ var (
 	errStamp    = errors.New("it must be written as 2026-01-31T23:59:59 or 2026-01-31T23:59:59.123456")
 )
 
-// number reads a fixed number of digits.
-func number(text []byte, digits int) (n int64, rest []byte, ok bool) {
-	if len(text) < digits {
-		return 0, nil, false
-	}
-	for _, c := range text[:digits] {
-		if c < '0' || c > '9' {
-			return 0, nil, false
+// Layouts of the time package.
+const (
+	dateLayout  = "2006-01-02"
+	clockLayout = "15:04:05"
+	stampLayout = dateLayout + "T" + clockLayout
+	zoneLayout  = "Z07:00"
+)
+
+// parseMoment reads a text in one of these layouts. Years of more than four digits have a sign.
+func parseMoment(layout string, text []byte) (at time.Time, ok bool) {
+	years := 0
+	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
+		end := 1 + bytes.IndexByte(text[1:], '-')
+		year, err := strconv.Atoi(string(text[:end]))
+		if err != nil || end < len("+2006") || end > len("+")+maxYearDigits {
+			return at, false
 		}
-		n = 10*n + int64(c-'0')
+		same := 2000 + year%400 // the calendar repeats itself
+		years, text = year-same, append(strconv.AppendInt(nil, int64(same), 10), text[end:]...)
 	}
-	return n, text[digits:], true
-}
-
-// after reads two digits that follow a byte.
-func after(text []byte, c byte) (n int64, rest []byte, ok bool) {
-	if text, ok = literal(text, c, c); !ok {
-		return 0, nil, false
+	// The time package would take a comma for a point, and an hour of one digit.
+	if hour := strings.Index(layout, "15"); bytes.IndexByte(text, ',') >= 0 || hour >= 0 && (len(text) < hour+3 || text[hour+2] != ':') {
+		return at, false
 	}
-	return number(text, 2)
-}
-
-// literal reads one of the given bytes.
-func literal(text []byte, either, or byte) ([]byte, bool) {
-	if len(text) == 0 || text[0] != either && text[0] != or {
-		return nil, false
-	}
-	return text[1:], true
-}
-
-// parseDate reads 2026-01-31 as days since 1970.
-func parseDate(text []byte) (days int64, ok bool) {
-	days, rest, ok := day(text)
-	return days, ok && len(rest) == 0
+	at, err := time.Parse(layout, string(text))
+	return at.AddDate(years, 0, 0), err == nil
 }
 
 // maxYearDigits is the number of digits of the last year that 64 bits of milliseconds can
 // represent.
 const maxYearDigits = 9
 
-// day reads a date at the beginning of a text. Years of more than four digits have a sign.
-func day(text []byte) (days int64, rest []byte, ok bool) {
-	sign, digits := int64(1), 4
-	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
-		if text[0] == '-' {
-			sign = -1
-		}
-		text = text[1:]
-		for digits < maxYearDigits && digits < len(text) && text[digits] != '-' {
-			digits++
-		}
-	}
-	year, text, ok := number(text, digits)
-	if !ok {
-		return 0, nil, false
-	}
-	month, text, ok := after(text, '-')
-	if !ok {
-		return 0, nil, false
-	}
-	day, text, ok := after(text, '-')
-	at := time.Date(int(sign*year), time.Month(month), int(day), 0, 0, 0, 0, time.UTC)
-	if !ok || month < 1 || month > 12 || day < 1 || at.Day() != int(day) { // it would be in the next month
-		return 0, nil, false
-	}
-	return at.Unix() / daySeconds, text, true
+// parseDate reads 2026-01-31 as days since 1970.
+func parseDate(text []byte) (days int64, ok bool) {
+	at, ok := parseMoment(dateLayout, text)
+	return at.Unix() / daySeconds, ok
 }
 
-// clock reads 23:59:59.123456 as seconds and the fraction in units.
-func (u unit) clock(text []byte) (seconds, fraction int64, rest []byte, err error) {
-	hour, text, ok := number(text, 2)
-	minute, text, okMinute := after(text, ':')
-	second, text, okSecond := after(text, ':')
-	if !ok || !okMinute || !okSecond || hour > 24 || minute > 59 || second > 59 {
-		return 0, 0, nil, errTime
-	}
-	seconds = 3600*hour + 60*minute + second
-	if len(text) == 0 || text[0] != '.' {
-		return seconds, 0, text, nil
-	}
-	text = text[1:]
-	digits := 0
-	for ; digits < len(text) && text[digits] >= '0' && text[digits] <= '9'; digits++ {
-		switch {
-		case digits < u.digits():
-			fraction = 10*fraction + int64(text[digits]-'0')
-		case text[digits] != '0':
-			return 0, 0, nil, errFraction
+// inUnits returns the fraction of a second of a moment, which is the end of a text.
+func (u unit) inUnits(at time.Time, text []byte) (fraction int64, err error) {
+	if _, digits, found := bytes.Cut(text, []byte(".")); found {
+		if end := bytes.IndexAny(digits, "Z+-"); end >= 0 {
+			digits = digits[:end]
+		}
+		if len(bytes.TrimRight(digits, "0")) > u.digits() {
+			return 0, errFraction
 		}
 	}
-	if digits == 0 {
-		return 0, 0, nil, errTime
-	}
-	for i := digits; i < u.digits(); i++ {
-		fraction *= 10
-	}
-	return seconds, fraction, text[digits:], nil
+	return int64(at.Nanosecond()) / (1e9 / u.perSecond()), nil
 }
 
 const daySeconds = 86400
 
 // parseTime reads a time of day. As in ISO 8601, the end of a day is 24:00:00.
 func (of traits) parseTime(text []byte) (uint64, error) {
-	seconds, fraction, rest, err := of.unit.clock(text)
-	if err == nil && (len(rest) > 0 || seconds > daySeconds || seconds == daySeconds && fraction > 0) {
-		err = errTime
+	if string(text) == "24:00:00" {
+		return uint64(daySeconds * of.unit.perSecond()), nil
 	}
-	return uint64(seconds*of.unit.perSecond() + fraction), err
+	at, ok := parseMoment(clockLayout, text)
+	if !ok {
+		return 0, errTime
+	}
+	fraction, err := of.unit.inUnits(at, text)
+	return uint64(int64(3600*at.Hour()+60*at.Minute()+at.Second())*of.unit.perSecond() + fraction), err
 }
 
 // parseTimestamp reads a date and a time, with a zone if the type has one. Between them is a T,
 // or a space, as some programs write.
 func (of traits) parseTimestamp(text []byte) (uint64, error) {
-	days, rest, ok := day(text)
-	if ok {
-		rest, ok = literal(rest, 'T', ' ')
+	own, other, misfit := stampLayout, stampLayout+zoneLayout, errZone
+	if of.kind == TimestampUTC {
+		own, other, misfit = other, own, errNoZone
 	}
+	text = bytes.Replace(text, []byte(" "), []byte("T"), 1)
+	at, ok := parseMoment(own, text)
 	if !ok {
+		if _, ok := parseMoment(other, text); ok {
+			return 0, misfit
+		}
 		return 0, errStamp
 	}
-	seconds, fraction, rest, err := of.unit.clock(rest)
-	if err == nil && seconds >= daySeconds {
-		err = errStamp
-	}
-	if err != nil {
-		return 0, err
-	}
-	offset, hasZone, ok := zone(rest)
-	switch {
-	case !ok:
-		return 0, errStamp
-	case hasZone && of.kind == Timestamp:
-		return 0, errZone
-	case !hasZone && of.kind == TimestampUTC:
-		return 0, errNoZone
-	}
-	seconds += days*daySeconds - offset
-	units := of.unit.perSecond()
-	switch value := seconds*units + fraction; {
+	fraction, err := of.unit.inUnits(at, text)
+	seconds, units := at.Unix(), of.unit.perSecond()
+	value := seconds*units + fraction
 	// In the first representable second the product underflows, but the sum with the fraction fits.
-	case seconds > math.MaxInt64/units, seconds < math.MinInt64/units-1, (value < 0) != (seconds < 0):
-		return 0, errRange
-	default:
-		return uint64(value), nil
+	if err == nil && (seconds > math.MaxInt64/units || seconds < math.MinInt64/units-1 || (value < 0) != (seconds < 0)) {
+		err = errRange
 	}
-}
-
-// zone reads Z, +02:00 or nothing.
-func zone(text []byte) (seconds int64, has, ok bool) {
-	switch {
-	case len(text) == 0:
-		return 0, false, true
-	case string(text) == "Z":
-		return 0, true, true
-	case len(text) != 6 || text[0] != '+' && text[0] != '-' || text[3] != ':':
-		return 0, false, false
-	}
-	hours, _, okHours := number(text[1:], 2)
-	minutes, _, okMinutes := number(text[4:], 2)
-	if !okHours || !okMinutes || hours > 23 || minutes > 59 {
-		return 0, false, false
-	}
-	seconds = 3600*hours + 60*minutes
-	if text[0] == '-' {
-		seconds = -seconds
-	}
-	return seconds, true, true
+	return uint64(value), err
 }
 
 // AppendTimestamp writes a time as RFC 3339 does; without a zone if it is not adjusted to
@@ -213,7 +137,7 @@ func (t *TimeType) AppendTimestamp(dst []byte, value int64) []byte {
 	if t.UTC {
 		zone = "Z"
 	}
-	return appendMoment(dst, "2006-01-02T15:04:05"+u.fraction(rest)+zone, seconds, rest*(1e9/u.perSecond()))
+	return appendMoment(dst, stampLayout+u.fraction(rest)+zone, seconds, rest*(1e9/u.perSecond()))
 }
 
 // fraction returns the layout of the fraction of a second, which is left out if it is zero.
@@ -240,12 +164,12 @@ func AppendInt96(dst, v []byte) []byte {
 	const unixEpoch = 2440588 // as a Julian day
 	seconds, rest := split(int64(binary.LittleEndian.Uint64(v)), 1e9)
 	day := int64(int32(binary.LittleEndian.Uint32(v[8:])))
-	return appendMoment(dst, "2006-01-02T15:04:05"+nanos.fraction(rest), (day-unixEpoch)*daySeconds+seconds, rest)
+	return appendMoment(dst, stampLayout+nanos.fraction(rest), (day-unixEpoch)*daySeconds+seconds, rest)
 }
 
 // AppendDate writes a number of days since 1970.
 func AppendDate(dst []byte, days int64) []byte {
-	return appendMoment(dst, "2006-01-02", days*daySeconds, 0)
+	return appendMoment(dst, dateLayout, days*daySeconds, 0)
 }
 
 // AppendTime writes a time of day, of which 24:00:00 is the end. One outside the day is written as
@@ -256,7 +180,7 @@ func (t *TimeType) AppendTime(dst []byte, value int64) []byte {
 	if seconds < 0 || seconds > daySeconds {
 		return strconv.AppendInt(dst, value, 10)
 	}
-	dst = appendMoment(dst, "15:04:05"+u.fraction(rest), seconds, rest*(1e9/u.perSecond()))
+	dst = appendMoment(dst, clockLayout+u.fraction(rest), seconds, rest*(1e9/u.perSecond()))
 	if seconds == daySeconds {
 		copy(dst[at:], "24")
 	}

@@ -175,8 +175,11 @@ func (t Type) traits() (of traits, ok bool) {
 	case decimal:
 		digits, scale, _ := strings.Cut(parameters, ",")
 		of.digits, of.scale = parameter(digits), parameter(scale)
-		of.physical, of.length = PhysicalFixed, int32(decimalBytes(of.digits))
-		return of, of.digits >= 1 && of.digits <= maxDigits && of.scale >= 0 && of.scale <= of.digits
+		if of.digits < 1 || of.digits > maxDigits || of.scale < 0 || of.scale > of.digits {
+			return traits{}, false
+		}
+		of.physical, of.length = PhysicalFixed, int32(power(of.digits).BitLen()/8+1) // with the sign
+		return of, true
 	}
 	return traits{}, false
 }

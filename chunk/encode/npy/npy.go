@@ -6,11 +6,9 @@ package npy
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 )
 
 // Array describes an array: one row for each record.
@@ -81,47 +79,9 @@ func (a Array) Validate() error {
 	return nil
 }
 
-// Parse reads a header that Header wrote.
-func Parse(header []byte) (a Array, rows int64, err error) {
-	if len(header) < HeaderBytes || string(header[:len(magic)]) != magic {
-		return a, 0, errors.New("not a NumPy array written by gpurun")
-	}
-	text := string(header[len(magic)+2 : HeaderBytes])
-	_, text, _ = strings.Cut(text, "'descr': '")
-	a.DType, text, _ = strings.Cut(text, "'")
-	_, text, _ = strings.Cut(text, "'shape': (")
-	text, _, _ = strings.Cut(text, ")")
-	first, second, _ := strings.Cut(text, ",")
-	rows, err = strconv.ParseInt(first, 10, 64)
-	if second = strings.TrimSpace(second); err == nil && second != "" {
-		a.Width = 1
-		for text := range strings.SplitSeq(second, ", ") {
-			var n int
-			if n, err = strconv.Atoi(text); err != nil || n < 1 || n > math.MaxInt32/a.Width {
-				return Array{}, 0, errDamaged
-			}
-			a.Shape, a.Width = append(a.Shape, n), a.Width*n
-		}
-		if len(a.Shape) == 1 {
-			a.Shape = nil
-		}
-	}
-	if err != nil || a.Validate() != nil || string(a.Header(rows)) != string(header[:HeaderBytes]) {
-		return Array{}, 0, errDamaged
-	}
-	return a, rows, nil
-}
-
-var errDamaged = errors.New("the header of the NumPy array is damaged")
-
-// Float16 appends numbers in half precision, rounded to the nearest, ties to even. What is
+// Float16 appends a number in half precision, rounded to the nearest, ties to even. What is
 // too large becomes infinite. NaN stays NaN.
-func Float16(dst []byte, src []float32) []byte {
-	for _, f := range src {
-		dst = binary.LittleEndian.AppendUint16(dst, half(f))
-	}
-	return dst
-}
+func Float16(dst []byte, f float32) []byte { return binary.LittleEndian.AppendUint16(dst, half(f)) }
 
 // half converts a number to half precision.
 func half(f float32) uint16 {
