@@ -95,9 +95,9 @@ func (o *oldLines) close() {
 	o.old.close()
 }
 
-// read passes the next bytes to copy, up to an offset.
+// read passes the next bytes on, up to an offset; all that follow if that is negative.
 func (o *oldLines) read(to int64, with func(in io.Reader, size int64) (int64, error)) error {
-	if to < o.at {
+	if to >= 0 && to < o.at {
 		return o.changed("no record is at byte %d", to)
 	}
 	in := &faulty{Reader: o.lines}
@@ -204,7 +204,6 @@ type oldArrays struct {
 	layout *columns.Layout
 	files  []*old // of the columns
 	sums   []chunk.CRC
-	row    []byte
 }
 
 func openArrays(r Retried) (*oldArrays, error) {
@@ -225,32 +224,23 @@ func openArrays(r Retried) (*oldArrays, error) {
 	return a, nil
 }
 
-// copy writes the values of the next rows.
-func (a *oldArrays) copy(to io.Writer, rows int64) error {
-	if len(a.files) == 1 {
-		if _, err := io.CopyN(to, a.files[0].in, rows*int64(a.layout.RowBytes())); err != nil {
-			return a.files[0].changed("%w", err)
-		}
-		return nil
+// next returns the values of the next rows.
+func (a *oldArrays) next(rows int) ([]byte, error) {
+	if len(a.files) == 0 {
+		return nil, nil
 	}
-	for range rows {
-		a.row = a.row[:0]
+	values := make([]byte, rows*a.layout.RowBytes())
+	for at := 0; at < len(values); {
 		for k, file := range a.files {
-			at := len(a.row)
-			a.row = append(a.row, make([]byte, a.layout.Columns[k].Bytes())...)
-			if _, err := io.ReadFull(file.in, a.row[at:]); err != nil {
-				return file.changed("%w", err)
+			size := a.layout.Columns[k].Bytes()
+			if _, err := io.ReadFull(file.in, values[at:at+size]); err != nil {
+				return nil, file.changed("%w", err)
 			}
-		}
-		if _, err := to.Write(a.row); err != nil {
-			return storage(err)
+			at += size
 		}
 	}
-	return nil
+	return values, nil
 }
-
-// skip leaves out a row.
-func (a *oldArrays) skip() error { return a.copy(io.Discard, 1) }
 
 func (a *oldArrays) verify() error {
 	for i, file := range a.files {
@@ -289,7 +279,14 @@ type lineSource struct {
 }
 
 func (l *lineSource) keepTo(at int64) error {
-	return l.read(at-l.start, func(in io.Reader, size int64) (int64, error) { return l.to.Copy(in, size, l.arrays.copy) })
+	if at < l.start {
+		return l.changed("no record is at byte %d", at)
+	}
+	return l.keep(at - l.start)
+}
+
+func (l *lineSource) keep(to int64) error {
+	return l.read(to, func(in io.Reader, size int64) (int64, error) { return l.to.Copy(in, size, l.arrays.next) })
 }
 
 func (l *lineSource) skip(f commit.Failed) ([]byte, error) {
@@ -312,16 +309,12 @@ func (l *lineSource) skip(f commit.Failed) ([]byte, error) {
 	if got != want || chunk.Checksum(f.Data) != f.CRC32C {
 		return nil, l.changed("byte %d is not the start of the failed record of line %d", f.At, f.Line)
 	}
-	return f.Data, l.arrays.skip()
+	_, err = l.arrays.next(1)
+	return f.Data, err
 }
 
 func (l *lineSource) finish(want chunk.CRC) error {
-	in := &faulty{Reader: l.lines}
-	_, err := l.to.Copy(in, -1, l.arrays.copy)
-	switch {
-	case in.err != nil:
-		return l.changed("%w", in.err)
-	case err != nil:
+	if err := l.keep(-1); err != nil {
 		return err
 	}
 	return l.verify(want)

@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,50 +64,30 @@ func (o Options) finishedSums(sums []chunk.FileSum) []chunk.FileSum {
 func (s State) sideSum(i int) (sum chunk.FileSum) {
 	for _, e := range s.Encoded {
 		for _, u := range e.Units {
-			if i < len(u.Sides) {
-				sum = sum.Join(u.Sides[i])
-			}
+			sum = sum.Join(u.side(i))
 		}
 	}
 	return sum
 }
 
-// sidesOf returns the sizes of n arrays that hold the units of these entries.
-func sidesOf(n int, entries []Encoded) []int64 {
-	sizes := make([]int64, n)
-	for i := range sizes {
-		sizes[i] = npy.HeaderBytes
-	}
-	for _, e := range entries {
-		for _, u := range e.Units {
-			for i, side := range u.Sides {
-				if i < n {
-					sizes[i] += side.Bytes
-				}
-			}
-		}
-	}
-	return sizes
-}
-
 // arrayFiles returns the files that hold the durable arrays; a path is empty if the file
 // already has its final name.
-func (s State) arrayFiles(options Options) (all []sizedFile) {
+func (s State) arrayFiles(options Options) (all []piece) {
 	for i := range options.Arrays {
-		if i >= len(s.Durable.Sides) && !s.Complete {
+		if len(s.Encoded) == 0 && !s.Complete {
 			break
 		}
 		path := options.arrayPath(i)
 		if _, err := os.Lstat(path); s.Complete && os.IsNotExist(err) {
 			path = ""
 		}
-		all = append(all, sizedFile{path, s.arrayBytes(i)})
+		all = append(all, piece{path, 0, s.sideBytes(i)})
 	}
 	return all
 }
 
-// arrayBytes returns the size of a durable array. One without rows is a header.
-func (s State) arrayBytes(i int) int64 { return cmp.Or(valueAt(s.Durable.Sides, i), npy.HeaderBytes) }
+// sideBytes returns the size of a durable array. One without rows is a header.
+func (s State) sideBytes(i int) int64 { return npy.HeaderBytes + s.sideSum(i).Bytes }
 
 // side returns the checksum of the unit's rows in an array.
 func (u Unit) side(i int) (sum chunk.FileSum) {
@@ -116,21 +95,4 @@ func (u Unit) side(i int) (sum chunk.FileSum) {
 		sum = u.Sides[i]
 	}
 	return sum
-}
-
-// completeArrays gives the arrays of a complete output their final names.
-func completeArrays(options Options, state State) error {
-	for i, a := range options.Arrays {
-		if err := completeFile(a.Path, options.arrayPath(i), state.arrayBytes(i), options.Replace); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func valueAt(list []int64, i int) int64 {
-	if i < len(list) {
-		return list[i]
-	}
-	return 0
 }

@@ -58,7 +58,7 @@ func (e *extent) end(segments int) { *e = extent{segments: min(e.segments, segme
 
 // track is files of the output that are read one after another, and what must be in them.
 type track struct {
-	files  []sizedFile
+	files  []piece
 	pieces []content
 }
 
@@ -102,10 +102,10 @@ func (s State) tracks(options Options) (all []track) {
 		header := content{sum: chunk.FileSum{Bytes: npy.HeaderBytes}, any: true, segments: len(s.Output)}
 		if l := options.Layout.Get(); s.Complete && l != nil {
 			header.sum, header.any = chunk.FileSum{}, false
-			_, _ = header.sum.Write(options.Arrays[i].Header(l, s.arrayBytes(i)))
+			_, _ = header.sum.Write(options.Arrays[i].Header(l, s.sideBytes(i)))
 		}
 		side := func(u Unit) chunk.FileSum { return u.side(i) }
-		all = append(all, track{files: []sizedFile{file}, pieces: append([]content{header}, s.units(side)...)})
+		all = append(all, track{files: []piece{file}, pieces: append([]content{header}, s.units(side)...)})
 	}
 	return all
 }
@@ -133,7 +133,7 @@ func (t track) measure(e *extent) error {
 		if err != nil {
 			return err
 		}
-		if have += min(size, file.bytes); size < file.bytes {
+		if have += min(size, file.length); size < file.length {
 			break
 		}
 	}
@@ -149,8 +149,8 @@ func (t track) measure(e *extent) error {
 
 // read finds how much of the output is intact.
 func (t track) read(ctx context.Context, e *extent) error {
-	in := &filesReader{files: t.files}
-	defer in.Close()
+	in := &piecesReader{pieces: t.files}
+	defer in.close()
 	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
 	for i, p := range t.pieces {
 		var sum chunk.FileSum
@@ -209,7 +209,7 @@ func (o Options) keeps(kind int) bool {
 
 // files returns the files that hold the durable output, with the size of each. It is nil
 // for files without a temporary name and for those that already have their final name.
-func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
+func (s State) files(options Options) (all [chunk.PartFiles][]piece) {
 	final, temporary := options.paths()
 	for kind, path := range temporary {
 		if !options.keeps(kind) {
@@ -219,7 +219,7 @@ func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
 			continue
 		}
 		if kind != chunk.Results || options.PartBytes <= 0 {
-			all[kind] = []sizedFile{{path, s.Durable.Sizes[kind]}}
+			all[kind] = []piece{{path, 0, s.Durable.Sizes[kind]}}
 			continue
 		}
 		parts := s.cutParts(options).parts
@@ -227,7 +227,7 @@ func (s State) files(options Options) (all [chunk.PartFiles][]sizedFile) {
 			continue // the temporary folder is the one it replaced
 		}
 		for _, p := range parts {
-			all[kind] = append(all[kind], sizedFile{filepath.Join(path, p.Name), p.Bytes})
+			all[kind] = append(all[kind], piece{filepath.Join(path, p.Name), 0, p.Bytes})
 		}
 	}
 	return all
@@ -254,52 +254,6 @@ func (r *interruptible) Read(p []byte) (int, error) {
 	return r.in.Read(p)
 }
 
-type sizedFile struct {
-	path  string
-	bytes int64
-}
-
-// filesReader reads the first bytes of each file, one file after another. It ends at the
-// first file that is missing or too short.
-type filesReader struct {
-	files  []sizedFile
-	file   *os.File
-	unread int64 // of file
-}
-
-func (r *filesReader) Read(p []byte) (int, error) {
-	for r.unread == 0 {
-		r.Close()
-		if len(r.files) == 0 {
-			return 0, io.EOF
-		}
-		next := r.files[0]
-		r.files = r.files[1:]
-		if next.bytes == 0 {
-			continue
-		}
-		file, err := os.Open(next.path)
-		if err != nil {
-			r.files = nil
-			return 0, err
-		}
-		r.file, r.unread = file, next.bytes
-	}
-	n, err := r.file.Read(p[:min(int64(len(p)), r.unread)])
-	r.unread -= int64(n)
-	if errors.Is(err, io.EOF) {
-		r.files, r.unread = nil, 0
-	}
-	return n, err
-}
-
-func (r *filesReader) Close() {
-	if r.file != nil {
-		r.file.Close()
-		r.file = nil
-	}
-}
-
 // CutBack discards the output after its first n segments, also in the journal: the records of
 // further ones, which are computed again unless they are available as parts, and what ends its
 // files.
@@ -308,7 +262,6 @@ func (r *filesReader) Close() {
 // the journal with one that describes only this state.
 func (s *State) CutBack(n int, journal *Journal) error {
 	s.Output, s.Complete = s.Output[:n:n], false
-	sides := len(s.Durable.Sides)
 	s.Durable = Durable{}
 	for _, segment := range s.Output {
 		s.Durable.Next, s.Durable.Place = segment.End(), segment.Next
@@ -318,9 +271,6 @@ func (s *State) CutBack(n int, journal *Journal) error {
 		}
 	}
 	s.cutUnits()
-	if n > 0 && sides > 0 {
-		s.Durable.Sides = sidesOf(sides, s.Encoded)
-	}
 	return journal.rewrite(s.entries())
 }
 

@@ -52,8 +52,6 @@ type Durable struct {
 	Place chunk.Place `json:"place"`
 	// Sizes are the bytes of results, errors and failures: encoded, if they are.
 	Sizes [chunk.PartFiles]int64 `json:"sizes"`
-	// Sides are the bytes of the arrays beside the output; omitted if there are none.
-	Sides []int64 `json:"sides,omitempty"`
 	// Tally counts the records in them.
 	Tally chunk.Tally `json:"tally"`
 }

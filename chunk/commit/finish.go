@@ -25,22 +25,11 @@ func (o *Output) Finish() error {
 	if err := o.results.present(); err != nil {
 		return err
 	}
-	if o.options.Journal != nil {
-		if err := o.journal(Entry{Complete: o.durable()}); err != nil {
-			return err
-		}
-		crash.Point("complete")
-	}
-	if err := o.results.finishArrays(); err != nil {
+	if err := o.journal(Entry{Complete: o.durable()}); err != nil {
 		return err
 	}
-	for _, i := range finishOrder {
-		if err := o.finish(i); err != nil {
-			return err
-		}
-		crash.Point("renamed")
-	}
-	return nil
+	crash.Point("complete")
+	return name(o.options, o.landed.durable, o.cutter.parts, o.results.arraySizes())
 }
 
 // seal ends the results.
@@ -60,47 +49,52 @@ func (o *Output) seal() error {
 	return o.results.complete()
 }
 
-// finish gives one of the files its final name.
-func (o *Output) finish(i int) error {
-	if i == chunk.Results {
-		return o.results.finish(o.head.Tally.Counts)
-	}
-	return o.beside[i].finish(o.options.replaces(i))
-}
-
 // finishOrder: the results get their final name last, when all other files have theirs.
 var finishOrder = [chunk.PartFiles]int{chunk.Failures, chunk.FailedRecords, chunk.Results}
 
 // Complete renames the files of an output if a crash interrupted that after the
 // journal recorded them as complete.
 func Complete(options Options, state State) error {
-	final, temporary := options.paths()
-	if err := completeArrays(options, state); err != nil {
-		return err
+	var arrays []int64
+	for i := range options.Arrays {
+		arrays = append(arrays, state.sideBytes(i))
 	}
-	for _, i := range finishOrder {
-		if i == chunk.Results && options.PartBytes > 0 {
-			m := NewManifest(state.cutParts(options).parts, state.Durable.Tally.Counts, options.Format)
-			if err := NameFolder(temporary[i], final[i], m, options.replaces(i)); err != nil {
-				return err
-			}
-			continue
-		}
-		if final[i] == "" || isDirect(final[i]) && !files.IsFolder(final[i]) { // written directly, without a temporary name
-			continue
-		}
-		if err := completeFile(final[i], temporary[i], state.Durable.Sizes[i], options.replaces(i)); err != nil {
+	return name(options, state.Durable, state.cutParts(options).parts, arrays)
+}
+
+// name gives the files of a complete output their final names, as far as they do not have them yet.
+func name(options Options, d Durable, parts []ManifestPart, arrays []int64) error {
+	for i, a := range options.Arrays {
+		if err := nameSized(a.Path, options.arrayPath(i), arrays[i], options.Replace); err != nil {
 			return err
 		}
+		crash.Point("array-renamed")
+	}
+	final, temporary := options.paths()
+	for _, i := range finishOrder {
+		var err error
+		if i == chunk.Results && options.PartBytes > 0 {
+			err = NameFolder(temporary[i], final[i], NewManifest(parts, d.Tally.Counts, options.Format), options.replaces(i))
+		} else if final[i] != "" {
+			err = nameSized(final[i], temporary[i], d.Sizes[i], options.replaces(i))
+		}
+		if err != nil {
+			return err
+		}
+		crash.Point("renamed")
 	}
 	return nil
 }
 
-// completeFile gives a file of this size its final name, unless it has it already.
-func completeFile(final, temporary string, size int64, replace bool) error {
+// nameSized gives a file of this size its final name, unless it has it already, or was written to
+// directly.
+func nameSized(final, temporary string, size int64, replace bool) error {
 	path := files.RealPath(final)
 	info, err := os.Stat(temporary)
 	named := errors.Is(err, os.ErrNotExist)
+	if named && isDirect(path) && !files.IsFolder(path) {
+		return nil
+	}
 	if named {
 		info, err = os.Stat(path)
 	}

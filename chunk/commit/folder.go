@@ -93,16 +93,6 @@ func (t *target) nextPart(name string) error {
 	return t.openPart(name)
 }
 
-// finishFolder gives the folder its final name, and writes its manifest.
-func (t *target) finishFolder(m Manifest, replace bool) error {
-	err := t.sync()
-	t.close()
-	if err != nil {
-		return err
-	}
-	return NameFolder(t.temporary, t.path, m, replace)
-}
-
 // NameFolder durably gives a folder of durable parts its final name, and then its manifest. If
 // the name is taken by a folder and replace is set, it exchanges the two atomically and
 // removes the old one. Without replace, a folder that is not empty is a fault, and the new

@@ -1,8 +1,8 @@
 package commit
 
 import (
-	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -175,29 +176,9 @@ func copyFile(from, to string) error {
 	return cmp.Or(err, out.Close())
 }
 
-// sameContent reports whether two files hold the same bytes.
+// sameContent reports whether two files have the same size and checksum.
 func sameContent(a, b string) bool {
-	fileA, err := os.Open(a)
-	if err != nil {
-		return false
-	}
-	defer fileA.Close()
-	fileB, err := os.Open(b)
-	if err != nil {
-		return false
-	}
-	defer fileB.Close()
-	bufferA, bufferB := make([]byte, 1<<20), make([]byte, 1<<20)
-	for {
-		n, errA := io.ReadFull(fileA, bufferA)
-		m, errB := io.ReadFull(fileB, bufferB)
-		switch {
-		case !bytes.Equal(bufferA[:n], bufferB[:m]):
-			return false
-		case errA != nil || errB != nil:
-			return ended(errA) && ended(errB)
-		}
-	}
+	sum, err := chunk.SumFile(context.Background(), a)
+	other, otherErr := chunk.SumFile(context.Background(), b)
+	return err == nil && otherErr == nil && sum == other
 }
-
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

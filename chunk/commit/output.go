@@ -158,14 +158,11 @@ func Resume(options Options, state State) (*Output, error) {
 func openOutput(options Options, state State) (_ *Output, err error) {
 	o := &Output{
 		options: options, waiting: make(map[int64]chunk.Segment), durableAt: time.Now(),
-		head: state.Durable, raw: state.Unencoded(), landed: landed{durable: state.Durable},
+		head: state.Durable, raw: state.Unencoded(), landed: landed{durable: state.Durable}, cutter: state.cutParts(options),
 	}
 	o.head.Tally = state.Durable.Tally.Clone()
 	for _, s := range state.Output {
 		o.lines += s.Lines
-	}
-	if options.PartBytes > 0 {
-		o.cutter = state.cutParts(options)
 	}
 	defer func() {
 		if err != nil {
@@ -207,10 +204,8 @@ func (o *Output) Commit(s chunk.Segment) error {
 		return nil
 	}
 	crash.Point("part-written")
-	if o.options.Journal != nil {
-		if err := o.options.Journal.Append(Entry{Segment: &s}); err != nil {
-			return err
-		}
+	if err := o.options.Journal.Append(Entry{Segment: &s}); err != nil {
+		return err
 	}
 	crash.Point("journalled")
 	return o.take(s)
@@ -246,7 +241,7 @@ func (o *Output) take(s chunk.Segment) error {
 // encoded, its other files at once. A partial append does not count.
 func (o *Output) append(s chunk.Segment) error {
 	path := o.partPath(s)
-	if o.cutter != nil && o.cutter.next(s.First) {
+	if o.cutter.next(s.First) {
 		o.units.beginPart(o.cutter.last().Name)
 	}
 	if err := o.units.take(path, s, func() error { return o.land(false) }); err != nil {
@@ -273,10 +268,8 @@ func (o *Output) append(s chunk.Segment) error {
 	o.head.Tally.Add(s.Tally)
 	o.raw += s.Files[chunk.Results].Bytes
 	o.lines += s.Lines
-	if o.cutter != nil {
-		o.cutter.add(s.Run())
-	}
-	if o.units.endSegment(s, o.cutter != nil && o.cutter.full) {
+	o.cutter.add(s.Run())
+	if o.units.endSegment(s, o.cutter.full) {
 		o.units.reach(o.head)
 	}
 	return nil
@@ -340,8 +333,8 @@ func (o *Output) landMark(m mark) error {
 	if l.columns != m.columns {
 		return errPartChanged(m.columns.Values, l.columns.Values)
 	}
-	m.Sizes[chunk.Results], m.Sides = o.results.target.size, o.results.arraySizes()
-	if o.options.Journal != nil && !o.units.segments { // no durable point may cover units that the journal lacks
+	m.Sizes[chunk.Results] = o.results.target.size
+	if !o.units.segments { // no durable point may cover units that the journal lacks
 		if err := o.options.Journal.Append(Entry{Encoded: &Encoded{First: m.first, Next: m.Next, Units: l.units}}); err != nil {
 			return err
 		}

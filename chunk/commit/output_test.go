@@ -402,7 +402,7 @@ func TestCreateOutputFails(t *testing.T) {
 // TestOutputPartGone: a missing part is an error, not a gap.
 func TestOutputPartGone(t *testing.T) {
 	for _, apart := range []bool{false, true} {
-		for i, suffix := range suffixes {
+		for i, suffix := range suffixes[:chunk.PartFiles] {
 			if i == chunk.FailedRecords && !apart {
 				continue
 			}

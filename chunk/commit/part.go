@@ -29,8 +29,15 @@ const (
 
 var newline = []byte("\n")
 
+// Two more files of a part in a job with columns.
+const (
+	indexFile  = chunk.PartFiles + iota // the length of each line, and whether it has values
+	valuesFile                          // of the columns
+	partFiles
+)
+
 // suffixes are those of the names of a part's files.
-var suffixes = [chunk.PartFiles]string{".out", ".err", ".failures"}
+var suffixes = [partFiles]string{".out", ".err", ".failures", ".rows", ".cols"}
 
 // modes are the modes of the finished files.
 var modes = [chunk.PartFiles]os.FileMode{files.PublicMode, files.PublicMode, files.PrivateMode}
@@ -39,9 +46,7 @@ var modes = [chunk.PartFiles]os.FileMode{files.PublicMode, files.PublicMode, fil
 type Part struct {
 	options PartOptions
 	store   store
-	files   [chunk.PartFiles]partFile
-	index   partFile // of the lines, in a job with columns
-	values  partFile // of the columns
+	files   [partFiles]partFile
 	scratch []byte
 	lines   int64 // of the results
 	tally   chunk.Tally
@@ -89,7 +94,6 @@ func NewPart(options PartOptions) *Part {
 	for i, suffix := range suffixes {
 		p.files[i].path = options.Path + suffix
 	}
-	p.index.path, p.values.path = options.Path+indexSuffix, options.Path+valuesSuffix
 	return p
 }
 
@@ -114,9 +118,9 @@ func (p *Part) Write(o Outcome) error {
 		return nil
 	}
 	_, err := p.files[chunk.Results].Write(o.Lines)
-	values := &p.values
+	values := &p.files[valuesFile]
 	if p.store.rows {
-		values = &p.index
+		values = &p.files[indexFile]
 	}
 	if err == nil && len(o.Values) > 0 {
 		_, err = values.Write(o.Values)
@@ -144,7 +148,7 @@ func (p *Part) addEntries(lines []byte) error {
 		p.lines++
 		p.scratch = columns.AppendEntry(p.scratch, int64(length), true)
 	}
-	_, err := p.index.Write(p.scratch)
+	_, err := p.files[indexFile].Write(p.scratch)
 	return err
 }
 
@@ -218,7 +222,7 @@ func (p *Part) keep(f Failed) error {
 		return err
 	}
 	p.scratch = columns.AppendEntry(p.scratch[:0], p.files[chunk.Results].sum.Bytes-before, false)
-	_, err := p.index.Write(p.scratch)
+	_, err := p.files[indexFile].Write(p.scratch)
 	return err
 }
 
@@ -244,11 +248,12 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 	var failed error
 	for i := range p.files {
 		failed = cmp.Or(failed, p.files[i].close()) // report only the first error
+	}
+	for i := range s.Files {
 		s.Files[i] = p.files[i].sum
 	}
-	failed = cmp.Or(failed, p.index.close(), p.values.close())
 	if p.options.Rows && !p.store.framed {
-		s.Columns = &chunk.PartColumns{Index: p.index.sum, Values: p.values.sum}
+		s.Columns = &chunk.PartColumns{Index: p.files[indexFile].sum, Values: p.files[valuesFile].sum}
 	}
 	return s, storage(failed)
 }
@@ -262,9 +267,6 @@ func (p *Part) Discard() {
 // RemovePart deletes the files of a part.
 func RemovePart(path string) {
 	for _, suffix := range suffixes {
-		_ = os.Remove(path + suffix)
-	}
-	for _, suffix := range []string{indexSuffix, valuesSuffix} {
 		_ = os.Remove(path + suffix)
 	}
 }
@@ -287,29 +289,21 @@ func removeCommitted(path string) {
 
 // checkPart reads a part and returns an error if it does not match its segment.
 func checkPart(dir string, s chunk.Segment) error {
-	for i, suffix := range suffixes {
-		if err := checkPartFile(filepath.Join(dir, s.Part+suffix), s.Files[i]); err != nil {
+	want := s.Files[:]
+	if s.Columns != nil {
+		want = append(want, s.Columns.Index, s.Columns.Values)
+	}
+	for i := range want {
+		path := filepath.Join(dir, s.Part+suffixes[i])
+		sum, err := chunk.SumFile(context.Background(), path)
+		if err == nil && sum != want[i] {
+			err = fmt.Errorf("%s does not match its recorded size and checksum", path)
+		}
+		if err != nil && (want[i].Bytes > 0 || !errors.Is(err, os.ErrNotExist)) {
 			return err
 		}
 	}
-	if s.Columns == nil {
-		return nil
-	}
-	if err := checkPartFile(filepath.Join(dir, s.Part+indexSuffix), s.Columns.Index); err != nil {
-		return err
-	}
-	return checkPartFile(filepath.Join(dir, s.Part+valuesSuffix), s.Columns.Values)
-}
-
-func checkPartFile(path string, want chunk.FileSum) error {
-	sum, err := chunk.SumFile(context.Background(), path)
-	if errors.Is(err, os.ErrNotExist) && want.Bytes == 0 {
-		return nil
-	}
-	if err == nil && sum != want {
-		err = fmt.Errorf("%s does not match its recorded size and checksum", path)
-	}
-	return err
+	return nil
 }
 
 // storage classifies a write error.

@@ -1,6 +1,8 @@
 package commit
 
 import (
+	"math"
+
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/encode"
 )
@@ -9,7 +11,7 @@ import (
 // small files are inconvenient.
 const DefaultPartBytes = 64 << 20
 
-// partCutter decides which records go to which part of a folder. A part ends with the first
+// partCutter decides which records go to which part of a folder; a file is one part. A part ends with the first
 // chunk of the source that brings it to the minimum size. That depends on the input, how it
 // was split, and the kernel, but not on which worker computed what when.
 type partCutter struct {
@@ -29,6 +31,9 @@ func (s State) cutParts(options Options) *partCutter {
 // plannedParts returns the parts of the durable output without their sizes.
 func (s State) plannedParts(options Options) *partCutter {
 	c := &partCutter{bytes: options.PartBytes, format: options.Format}
+	if c.bytes <= 0 {
+		c.bytes = math.MaxInt64
+	}
 	c.begin(options.First)
 	for _, r := range chunk.Runs(s.Output) {
 		c.next(r.First)
@@ -73,11 +78,7 @@ func (c *partCutter) last() ManifestPart { return c.parts[len(c.parts)-1] }
 // eachUnit calls each for the units of the durable output, with the number of the part that
 // they are in.
 func (s State) eachUnit(options Options, each func(part int, u Unit)) {
-	var parts []ManifestPart
-	if options.PartBytes > 0 {
-		parts = s.plannedParts(options).parts
-	}
-	part := 0
+	parts, part := s.plannedParts(options).parts, 0
 	for _, e := range s.Encoded {
 		for _, u := range e.Units {
 			for !options.Format.Table && part+1 < len(parts) && parts[part+1].First <= e.First {

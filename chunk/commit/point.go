@@ -78,7 +78,7 @@ func (o *Output) syncParts() {
 
 // syncPart syncs the files of a part.
 func syncPart(path string) error {
-	for _, suffix := range append(suffixes[:], indexSuffix, valuesSuffix) {
+	for _, suffix := range suffixes {
 		file, err := os.Open(path + suffix)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

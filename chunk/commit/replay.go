@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/encode/npy"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -66,7 +65,6 @@ type replay struct {
 	output   []chunk.Segment
 	encoded  map[int64]Encoded // by their first record, not in the durable output
 	units    []Encoded         // in it
-	sides    []int64           // bytes of its rows in the arrays
 	begun    bool              // there was a durable point
 	complete bool
 	proven   *chunk.Segment
@@ -149,7 +147,6 @@ func (r *replay) takeUnits(segments []chunk.Segment, from, to, want int64) (byte
 		delete(r.encoded, at)
 		r.units = append(r.units, e)
 		bytes += e.sum().Bytes
-		r.addSides(e)
 		if at = e.Next; e.Next == e.First {
 			break
 		}
@@ -193,25 +190,8 @@ func (r *replay) advance(d Durable) error {
 		return fmt.Errorf("the durable output ends at record %d with sizes %v, but its segments end at record %d with sizes %v",
 			d.Next, d.Sizes, at.Next, at.Sizes)
 	}
-	for i, size := range d.Sides {
-		if have := npy.HeaderBytes + valueAt(r.sides, i); have != size {
-			return fmt.Errorf("the durable array %d has %d bytes, but its units have %d", i, size, have)
-		}
-	}
 	r.durable, r.begun = d, true
 	return nil
-}
-
-// addSides adds the rows that units have in the arrays.
-func (r *replay) addSides(e Encoded) {
-	for _, u := range e.Units {
-		for i, side := range u.Sides {
-			if i == len(r.sides) {
-				r.sides = append(r.sides, 0)
-			}
-			r.sides[i] += side.Bytes
-		}
-	}
 }
 
 // ResultSum returns what the checksum of the durable results must be.

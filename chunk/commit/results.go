@@ -1,9 +1,9 @@
 package commit
 
 import (
+	"bytes"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -22,24 +22,22 @@ import (
 type results struct {
 	options   Options
 	target    target
-	cutter    *partCutter // for a folder; nil for a file
-	part      int         // number of the current file
+	cutter    *partCutter
+	part      int // number of the current file
 	table     bool
 	units     []Unit // of a table: those of the current file
 	raw       int64  // bytes before encoding
 	sum       chunk.FileSum
 	arrays    []target
 	arraySums []chunk.FileSum // of their rows
-	rows      rowMemory
 	writeback *writeback
 }
 
 // openResults opens the files as a state describes them.
 func openResults(options Options, state State, cutter *partCutter, w *writeback) (r *results, err error) {
-	r = &results{options: options, cutter: cutter, raw: state.Unencoded(), sum: state.ResultSum(), writeback: w}
+	r = &results{options: options, cutter: cutter, part: len(cutter.parts) - 1, raw: state.Unencoded(), sum: state.ResultSum(), writeback: w}
 	final, temporary := options.paths()
-	if cutter != nil {
-		r.part = len(cutter.parts) - 1
+	if options.PartBytes > 0 {
 		r.target, err = openPartFolder(final[chunk.Results], temporary[chunk.Results], cutter.parts)
 	} else {
 		r.target, err = openTarget(final[chunk.Results], temporary[chunk.Results], options, state.Durable.Sizes[chunk.Results], files.PublicMode)
@@ -55,7 +53,11 @@ func openResults(options Options, state State, cutter *partCutter, w *writeback)
 		})
 	}
 	for i, a := range options.Arrays {
-		t, err := openTarget(a.Path, options.arrayPath(i), options, valueAt(state.Durable.Sides, i), files.PublicMode)
+		var size int64
+		if len(state.Encoded) > 0 {
+			size = state.sideBytes(i)
+		}
+		t, err := openTarget(a.Path, options.arrayPath(i), options, size, files.PublicMode)
 		if err != nil {
 			return r, err
 		}
@@ -154,9 +156,7 @@ func (r *results) write(data []byte) (sum chunk.FileSum, err error) {
 func (r *results) note(u *Unit, sum chunk.FileSum) {
 	u.Bytes, u.CRC = sum.Bytes, sum.CRC
 	r.sum = r.sum.Join(sum)
-	if r.cutter != nil {
-		r.cutter.parts[r.part].join(sum)
-	}
+	r.cutter.parts[r.part].join(sum)
 	if r.table {
 		r.units = append(r.units, *u)
 	}
@@ -218,7 +218,7 @@ func (r *results) complete() error {
 
 // present returns a fault if a part was removed from the folder or changed its size.
 func (r *results) present() error {
-	if r.cutter == nil {
+	if !r.target.parts {
 		return nil
 	}
 	for _, p := range r.cutter.parts {
@@ -234,41 +234,12 @@ func (r *results) present() error {
 	return nil
 }
 
-// finish gives the files their final names; counts are the counts of the job.
-func (r *results) finish(counts chunk.Counts) error {
-	replace := r.options.replaces(chunk.Results)
-	if r.cutter != nil {
-		return r.target.finishFolder(NewManifest(r.cutter.parts, counts, r.options.Format), replace)
-	}
-	return r.target.finish(replace)
-}
-
-func (r *results) finishArrays() error {
-	for i := range r.arrays {
-		if err := r.arrays[i].finish(r.options.Replace); err != nil {
-			return err
-		}
-		crash.Point("array-renamed")
-	}
-	return nil
-}
-
 func (r *results) close() {
 	r.target.close()
 	for i := range r.arrays {
 		r.arrays[i].close()
 	}
 }
-
-// rowMemory holds rows on their way to the arrays. Only the committer uses it, so it serves
-// one unit after another.
-type rowMemory struct {
-	values []byte // as they are in a part
-	column []byte // of one array
-}
-
-// heldRows is the size up to which memory is kept for the next unit.
-const heldRows = 16 << 20
 
 // addArrays appends a unit's rows to the arrays and returns the sums of what it appended.
 func (r *results) addArrays(u *pendingUnit) ([]chunk.FileSum, error) {
@@ -285,9 +256,6 @@ func (r *results) addArrays(u *pendingUnit) ([]chunk.FileSum, error) {
 		r.writeback.begin(&r.arrays[i], sum.Bytes)
 		r.arraySums[i] = r.arraySums[i].Join(sum)
 	}
-	if cap(r.rows.values) > heldRows {
-		r.rows = rowMemory{}
-	}
 	return sums, nil
 }
 
@@ -296,38 +264,35 @@ func (r *results) addArrays(u *pendingUnit) ([]chunk.FileSum, error) {
 func (r *results) addRows(u *pendingUnit, from rowRange, sums []chunk.FileSum) error {
 	layout := r.options.Layout.Get()
 	rows, present := from.rows()
-	if int64(present)*int64(layout.RowBytes()) != from.values[1] {
-		return fault.PartDamaged.New("read part %s: %w", from.part, columns.ErrIndex)
+	if int64(present)*int64(layout.RowBytes()) != from.values.length {
+		return fault.PartDamaged.New("read part %s: %w", from.values.path, columns.ErrIndex)
 	}
-	in := &piecesReader{pieces: []piece{{from.part + valuesSuffix, from.values[0], from.values[1]}}}
+	in := &piecesReader{pieces: []piece{from.values}}
 	defer in.close()
 	whole := len(layout.Columns) == 1 && present == rows
+	var values []byte
 	if !whole {
-		r.rows.values = slices.Grow(r.rows.values[:0], int(from.values[1]))[:from.values[1]]
-		if _, err := io.ReadFull(in, r.rows.values); err != nil {
+		values = make([]byte, from.values.length)
+		if _, err := io.ReadFull(in, values); err != nil {
 			return partFault(err)
 		}
-		_, _ = u.readColumns.Values.Write(r.rows.values)
+		_, _ = u.readColumns.Values.Write(values)
 	}
 	for i, a := range r.options.Arrays {
 		t := &r.arrays[i]
 		if whole && !a.Mask {
-			sum, err := copySummed(t, in, from.values[1])
+			sum, err := copySummed(t, in, from.values.length)
 			if err != nil {
 				return err
 			}
 			u.readColumns.Values, sums[i] = u.readColumns.Values.Join(sum), sums[i].Join(sum)
 			continue
 		}
-		if a.Mask {
-			r.rows.column = from.appendMask(r.rows.column[:0])
-		} else {
-			r.rows.column = from.appendColumn(r.rows.column[:0], layout, a.Column, r.rows.values)
-		}
-		if _, err := t.Write(r.rows.column); err != nil {
+		column := from.column(a, layout, values)
+		if _, err := t.Write(column); err != nil {
 			return fault.WriteFailed.New("write output %s: %w", t.path, err)
 		}
-		_, _ = sums[i].Write(r.rows.column)
+		_, _ = sums[i].Write(column)
 	}
 	return nil
 }
@@ -343,31 +308,27 @@ func (r rowRange) rows() (all, present int) {
 	return all, present
 }
 
-// appendColumn appends a column of the rows, whose values are these; zeros for rows without.
-func (r rowRange) appendColumn(dst []byte, layout *columns.Layout, number int, values []byte) []byte {
-	start, size := layout.Place(number)
-	row := layout.RowBytes()
+// column returns what an array has of the rows, whose values are these: zeros for rows without. A
+// mask has a 1 for these.
+func (r rowRange) column(a Array, layout *columns.Layout, values []byte) (column []byte) {
+	var start, size int
+	if !a.Mask {
+		start, size = layout.Place(a.Column)
+	}
 	for _, run := range r.runs {
-		if !run.values {
-			dst = append(dst, make([]byte, run.rows*size)...)
-			continue
-		}
-		for range run.rows {
-			dst = append(dst, values[start:start+size]...)
-			values = values[row:]
+		switch {
+		case a.Mask && run.values:
+			column = append(column, make([]byte, run.rows)...)
+		case a.Mask:
+			column = append(column, bytes.Repeat([]byte{1}, run.rows)...)
+		case !run.values:
+			column = append(column, make([]byte, run.rows*size)...)
+		default:
+			for range run.rows {
+				column = append(column, values[start:start+size]...)
+				values = values[layout.RowBytes():]
+			}
 		}
 	}
-	return dst
-}
-
-// appendMask appends a byte for each row: 1 if it has no values.
-func (r rowRange) appendMask(dst []byte) []byte {
-	for _, run := range r.runs {
-		at := len(dst)
-		dst = append(dst, make([]byte, run.rows)...)
-		for i := at; !run.values && i < len(dst); i++ {
-			dst[i] = 1
-		}
-	}
-	return dst
+	return column
 }

@@ -8,9 +8,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -29,6 +29,10 @@ type Rewriter struct {
 // rewriteBytes is how many bytes of results wait outside of units. It is a variable so that tests
 // can lower it.
 var rewriteBytes int64 = 64 << 20
+
+// rewriteBlock is how many bytes of lines are taken over at a time. Their rows in arrays may be much
+// longer.
+const rewriteBlock = 16 << 10
 
 // NewRewriter begins to write an output to the folder options.WorkDir. Its files keep their
 // temporary names.
@@ -51,7 +55,7 @@ func NewRewriter(options Options, part PartOptions) (*Rewriter, error) {
 // Begin begins a part of the output with the records of an old one.
 func (r *Rewriter) Begin(old ManifestPart) error {
 	c, first := r.output.cutter, !r.begun
-	if r.begun = true; c == nil {
+	if r.begun = true; !r.output.results.target.parts {
 		return nil
 	}
 	next := ManifestPart{Name: old.Name, First: old.First, Records: old.Records}
@@ -115,62 +119,42 @@ func (r *Rewriter) open() *Part {
 }
 
 // Copy takes over size bytes of old lines, all that follow if size is negative. If the output has
-// arrays, values writes the values of the next rows. It returns the number of bytes.
-func (r *Rewriter) Copy(lines io.Reader, size int64, values func(to io.Writer, rows int64) error) (copied int64, err error) {
-	all := size < 0
-	if all {
-		size = math.MaxInt64
+// arrays, values returns the values of the next rows. It returns the number of bytes.
+func (r *Rewriter) Copy(lines io.Reader, size int64, values func(rows int) ([]byte, error)) (copied int64, err error) {
+	if size >= 0 {
+		lines = io.LimitReader(lines, size)
 	}
-	buffer := make([]byte, copyBytes)
-	var length int64 // of the line that has begun
-	for copied < size && err == nil {
-		var n int
-		n, err = io.ReadFull(lines, buffer[:min(size-copied, copyBytes)])
-		copied += int64(n)
-		ended := n == 0 || buffer[n-1] == '\n'
-		p, rows := r.open(), int64(0)
-		p.scratch = p.scratch[:0]
-		for data := buffer[:n]; len(data) > 0; {
-			at := bytes.IndexByte(data, '\n')
-			if at < 0 {
-				length += int64(len(data))
-				break
-			}
-			p.scratch = columns.AppendEntry(p.scratch, length+int64(at)+1, true)
-			length, rows, data = 0, rows+1, data[at+1:]
+	var block []byte
+	for ended := false; !ended; {
+		block = slices.Grow(block, rewriteBlock)
+		n, err := io.ReadFull(lines, block[len(block):cap(block)])
+		block, copied = block[:len(block)+n], copied+int64(n)
+		if ended = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && !ended {
+			return copied, err
 		}
-		if failed := p.copyRows(buffer[:n], rows, values); failed != nil {
-			return copied, failed
+		end := bytes.LastIndexByte(block, '\n') + 1
+		if end == 0 {
+			continue
 		}
-		if ended {
-			if failed := r.flushFull(); failed != nil {
-				return copied, failed
+		o := Outcome{Lines: block[:end], Run: bytes.Count(block[:end], newline)}
+		if r.options.Rows {
+			if o.Values, err = values(o.Run); err != nil {
+				return copied, err
 			}
 		}
+		if err := r.Write(o); err != nil {
+			return copied, err
+		}
+		block = append(block[:0], block[end:]...)
 	}
-	if all && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
-		err = nil
+	if copied < size || len(block) > 0 {
+		err = io.ErrUnexpectedEOF
 	}
 	return copied, err
 }
 
-// copyRows writes data, in which this many lines end, whose index entries are in scratch.
-func (p *Part) copyRows(data []byte, lines int64, values func(io.Writer, int64) error) error {
-	p.lines += lines
-	if _, err := p.files[chunk.Results].Write(data); err != nil {
-		return storage(err)
-	}
-	if !p.options.Rows || lines == 0 {
-		return nil
-	}
-	if _, err := p.index.Write(p.scratch); err != nil {
-		return storage(err)
-	}
-	return values(&p.values, lines)
-}
-
 func (r *Rewriter) flushFull() error {
-	if r.part.files[chunk.Results].sum.Bytes+r.part.values.sum.Bytes < rewriteBytes {
+	if r.part.files[chunk.Results].sum.Bytes+r.part.files[valuesFile].sum.Bytes < rewriteBytes {
 		return nil
 	}
 	return r.Flush()
@@ -212,9 +196,7 @@ func (r *Rewriter) Group(data, meta []byte, rows int64) error {
 	close(u.done)
 	r.output.units.push(u)
 	r.output.lines += rows
-	if c := r.output.cutter; c != nil {
-		c.add(chunk.Run{Lines: rows})
-	}
+	r.output.cutter.add(chunk.Run{Lines: rows})
 	return r.output.land(false)
 }
 
@@ -248,12 +230,9 @@ func (r *Rewriter) Finish() (w Rewritten, err error) {
 	if err := o.sync(); err != nil {
 		return w, err
 	}
-	w = Rewritten{Tally: o.head.Tally, ArraySums: o.ArraySums()}
-	if o.cutter != nil {
-		w.Parts = o.cutter.parts
+	w = Rewritten{Tally: o.head.Tally, Parts: o.cutter.parts, ArraySums: o.ArraySums()}
+	if o.results.target.parts {
 		err = files.SyncDir(o.results.target.temporary)
-	} else {
-		w.Parts = []ManifestPart{{Lines: o.lines, Unencoded: o.raw, Bytes: o.results.sum.Bytes, CRC32C: chunk.CRC(o.results.sum.CRC)}}
 	}
 	if err == nil {
 		err = files.SyncDir(o.options.WorkDir)

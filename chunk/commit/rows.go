@@ -3,7 +3,6 @@ package commit
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"slices"
@@ -17,10 +16,6 @@ import (
 // The results of a job with columns are cut into units row by row. A part then has two more
 // files: an index with the length of each line, and the values of the columns. The lines of a
 // table are its rows, and have no values beside them.
-const (
-	indexSuffix  = ".rows"
-	valuesSuffix = ".cols"
-)
 
 // rowUnits is how the units of an output with columns are encoded.
 type rowUnits struct {
@@ -33,8 +28,7 @@ type rowUnits struct {
 
 // rowRange is the rows of a part that belong to a unit: ranges of its index and its values.
 type rowRange struct {
-	part          string
-	index, values [2]int64 // offset and length
+	index, values piece
 	runs          []rowRun
 }
 
@@ -61,7 +55,7 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 	if s.Columns == nil || s.Columns.Index.Bytes == 0 {
 		return nil
 	}
-	index, err := os.ReadFile(part + indexSuffix)
+	index, err := os.ReadFile(part + suffixes[indexFile])
 	if err != nil {
 		return fault.PartDamaged.New("read part: %w", err)
 	}
@@ -70,17 +64,18 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 		rowBytes = 0
 	}
 	var at, from struct{ line, entry, value int64 }
-	next := rowRange{part: part}
+	var next rowRange
 	add := func() {
 		if at.line == from.line {
 			return
 		}
 		u.open.add(piece{part + suffixes[chunk.Results], from.line, at.line - from.line})
 		u.open.raw += at.value - from.value
-		next.index, next.values = [2]int64{from.entry, at.entry - from.entry}, [2]int64{from.value, at.value - from.value}
+		next.index = piece{part + suffixes[indexFile], from.entry, at.entry - from.entry}
+		next.values = piece{part + suffixes[valuesFile], from.value, at.value - from.value}
 		u.open.rows = append(u.open.rows, next)
 		_, _ = u.open.readColumns.Index.Write(index[from.entry:at.entry])
-		from, next = at, rowRange{part: part}
+		from, next = at, rowRange{}
 	}
 	for rest := index; len(rest) > 0; {
 		length, values, after, err := columns.NextEntry(rest)
@@ -136,7 +131,7 @@ func (u *pendingUnit) encodeTable(w io.Writer, in io.Reader) error {
 	var data, failed []byte
 	u.readColumns = chunk.PartColumns{}
 	for _, r := range u.rows {
-		index, err := readRange(r.part+indexSuffix, r.index)
+		index, err := r.index.read()
 		if err != nil {
 			return err
 		}
@@ -166,22 +161,4 @@ func (u *pendingUnit) encodeTable(w io.Writer, in io.Reader) error {
 	var err error
 	u.meta, err = group.Finish(w)
 	return err
-}
-
-// readRange reads a range of a part's file: offset and length.
-func readRange(path string, at [2]int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fault.PartDamaged.New("read part: %w", err)
-	}
-	defer file.Close()
-	data := make([]byte, at[1])
-	_, err = file.ReadAt(data, at[0])
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fault.PartDamaged.New("read part: %w", err)
-	}
-	if err != nil {
-		return nil, fault.PartDamaged.New("read part: %s is shorter than it was when it was written", path)
-	}
-	return data, nil
 }

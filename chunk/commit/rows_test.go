@@ -217,13 +217,13 @@ func (j *rowJob) rot(t testing.TB, random *rand.Rand) {
 // TestDamagedRows: a part that is damaged before its unit is encoded is never used.
 func TestDamagedRows(t *testing.T) {
 	for _, format := range []string{"jsonl", "parquet"} {
-		for _, suffix := range []string{".out", indexSuffix, valuesSuffix} {
+		for _, suffix := range []string{".out", suffixes[indexFile], suffixes[valuesFile]} {
 			j := newRowJob(t, format, 0)
 			o, _ := j.open(t)
 			segment := j.segment(t, 0, rowChunk, false)
 			path := filepath.Join(j.parts(), segment.Part+suffix)
 			data, err := os.ReadFile(path)
-			if format == "parquet" && suffix == valuesSuffix && os.IsNotExist(err) {
+			if format == "parquet" && suffix == suffixes[valuesFile] && os.IsNotExist(err) {
 				continue // rows hold their values
 			}
 			chunktest.Must(t, err)

@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -195,20 +194,6 @@ func (t *target) present() error {
 
 func removedMeanwhile(path string) error {
 	return fault.PartDamaged.New("the unfinished output %s was removed while the job ran", path)
-}
-
-// finish gives the file its final name.
-func (t *target) finish(replace bool) error {
-	if t.file == nil {
-		return nil
-	}
-	err := t.sync()
-	file := t.file
-	t.file = nil
-	if err = cmp.Or(err, storageOf(t.path, file.Close())); err != nil || t.temporary == "" {
-		return err
-	}
-	return NameFile(t.temporary, t.path, replace)
 }
 
 func (t *target) close() {

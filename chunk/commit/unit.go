@@ -137,11 +137,19 @@ const copyBytes = 256 << 10
 // copyBuffers hold what is copied.
 var copyBuffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 
-// piecesReader reads ranges of parts, one after another.
+// read returns the bytes of the range.
+func (p piece) read() ([]byte, error) {
+	in := &piecesReader{pieces: []piece{p}}
+	defer in.close()
+	return io.ReadAll(in)
+}
+
+// piecesReader reads ranges of files, one after another. It ends at the first file that is missing
+// or too short.
 type piecesReader struct {
 	pieces []piece
 	file   *os.File
-	unread int64
+	unread int64 // of file
 }
 
 func (r *piecesReader) Read(p []byte) (int, error) {
@@ -151,24 +159,26 @@ func (r *piecesReader) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		next := r.pieces[0]
-		r.pieces = r.pieces[1:]
+		if r.pieces = r.pieces[1:]; next.length == 0 {
+			continue
+		}
 		file, err := os.Open(next.path)
 		if err == nil {
+			r.file = file
 			_, err = file.Seek(next.offset, io.SeekStart)
 		}
 		if err != nil {
+			r.pieces = nil
 			return 0, fault.PartDamaged.New("read part: %w", err)
 		}
-		r.file, r.unread = file, next.length
+		r.unread = next.length
 	}
 	n, err := r.file.Read(p[:min(int64(len(p)), r.unread)])
 	r.unread -= int64(n)
 	switch {
 	case err == io.EOF && r.unread > 0:
 		return n, fault.PartDamaged.New("read part: %s is shorter than it was when it was written", r.file.Name())
-	case err == io.EOF:
-		return n, nil
-	case err != nil:
+	case err != nil && err != io.EOF:
 		return n, fault.PartDamaged.New("read part: %w", err)
 	}
 	return n, nil
