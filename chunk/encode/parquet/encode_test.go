@@ -240,7 +240,7 @@ func TestReadBack(t *testing.T) {
 	if f.Count() != 310 || f.Groups() != 2 {
 		t.Errorf("%d rows, %d row groups", f.Count(), f.Groups())
 	}
-	lines := f.Lines(t.Context())
+	lines := f.Lines(t.Context(), 0)
 	defer lines.Close()
 	text, err := io.ReadAll(lines)
 	if err != nil {

@@ -24,9 +24,5 @@ func tables(name string, separator byte) format.Format {
 			}
 			return format.Lines{ReadCloser: io.NopCloser(lines), First: 1}, nil
 		},
-		Check: func(f format.File, o format.Options) error {
-			_, err := NewReader(io.NewSectionReader(f, 0, f.Size()), separator, o)
-			return err
-		},
 	}
 }

@@ -40,7 +40,7 @@ func (k Kind) Compressed() bool { return k.compression != nil }
 func (k Kind) Rows() bool { return k.format.Rows }
 
 // Seekable reports whether a reader can begin in the middle of the file.
-func (k Kind) Seekable() bool { return k.compression == nil && (k.format.Count != nil || k.Plain()) }
+func (k Kind) Seekable() bool { return k.compression == nil && (k.format.Open != nil || k.Plain()) }
 
 // String describes the kind: "gzip-compressed csv".
 func (k Kind) String() string {
@@ -73,15 +73,22 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 	if err := checkColumns(kind.format, columns, "input "+file.Name()); err != nil {
 		return kind, err
 	}
-	if kind.compression == nil && kind.format.Check != nil {
-		if err := kind.format.Check(file, kind.inFile(format.Options{Columns: columns})); err != nil {
-			if wrong := new(format.ColumnError); errors.As(err, &wrong) {
-				return kind, fault.NoSuchColumn.New("input %s: %w", file.Name(), err).Set("columns")
-			}
-			return kind, fault.BadInput.Of(fault.Usage, "input %s: %w", file.Name(), err)
+	if kind.compression == nil {
+		if err = kind.check(file, kind.inFile(format.Options{Columns: columns})); err != nil && fault.As(err) == nil {
+			err = fault.BadInput.Of(fault.Usage, "input %s: %w", file.Name(), err)
 		}
 	}
-	return kind, nil
+	return kind, err
+}
+
+// check finds damage that a quick look can find, and columns that do not exist.
+func (k Kind) check(file format.File, o format.Options) (err error) {
+	if k.format.Open != nil {
+		_, err = k.format.Open(file, o)
+	} else {
+		_, err = k.format.Stream(context.Background(), io.NewSectionReader(file, 0, file.Size()), o)
+	}
+	return columnFault("input "+file.Name(), err)
 }
 
 // checkColumns refuses a choice of columns for JSON lines, which have none.
@@ -145,42 +152,51 @@ func byEnding(head []byte, path string) format.Format {
 	return jsonl
 }
 
+// open opens a file as a table; nil if it is none that can be read at any place.
+func (k Kind) open(file format.File, o format.Options) (format.Table, error) {
+	if k.compression != nil || k.format.Open == nil {
+		return nil, nil
+	}
+	return k.format.Open(file, k.inFile(o))
+}
+
 // Count returns the number of records of a file of a known kind, if that takes no decoding.
 func Count(file format.File, kind Kind, options format.Options) (records int64, ok bool, err error) {
-	if kind.compression != nil || kind.format.Count == nil {
-		return 0, false, nil
+	table, err := kind.open(file, options)
+	if table == nil || err != nil {
+		return 0, err != nil, err
 	}
-	records, err = kind.format.Count(file, options)
-	return records, true, err
+	return table.Count(), true, nil
 }
 
 // Columns returns the columns of a file of a known kind with their types; ok is false if its
 // format has none.
 func Columns(file format.File, kind Kind, options format.Options) (list []format.Column, ok bool, err error) {
-	if kind.compression != nil || kind.format.Columns == nil {
-		return nil, false, nil
+	table, err := kind.open(file, options)
+	if table == nil || err != nil {
+		return nil, err != nil, err
 	}
-	list, err = kind.format.Columns(file, kind.inFile(options))
+	list = table.Columns()
 	for _, m := range kind.added(options) {
 		if !slices.ContainsFunc(list, func(c format.Column) bool { return c.Name == m.Name }) {
 			list = append(list, format.Column{Name: m.Name, Type: m.Type})
 		}
 	}
-	return list, true, err
+	return list, true, nil
 }
 
 // Open decodes a file of a known kind. The caller closes the file after the lines.
 func Open(ctx context.Context, file format.File, kind Kind, options format.Options) (format.Lines, error) {
 	added := kind.added(options)
-	options = kind.inFile(options)
-	if kind.compression == nil && kind.format.Open != nil {
-		lines, err := kind.format.Open(ctx, file, options)
-		lines.Rows = kind.Rows
+	if table, err := kind.open(file, options); table != nil || err != nil {
 		if err != nil {
-			return lines, err
+			return format.Lines{}, err
 		}
+		lines := table.Lines(ctx, options.Skip)
+		lines.Rows = kind.Rows
 		return withMembers(lines, added), nil
 	}
+	options = kind.inFile(options)
 	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
 	if kind.compression != nil {
 		var err error

@@ -21,18 +21,22 @@ type Format struct {
 	// is set, that is all of it.
 	Match func(head []byte, whole bool) bool
 	// Stream decodes content that is read from start to end, such as that of a pipe; nil if
-	// the format needs random access.
+	// the format needs random access. It refuses a wrong header, and columns that do not exist
+	// (ColumnError).
 	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
-	// Open decodes a file; nil if Stream is all there is.
-	Open func(ctx context.Context, f File, o Options) (Lines, error)
-	// Count, if set, returns the number of records of a file without decoding it.
-	Count func(f File, o Options) (int64, error)
-	// Check, if set, finds damage that a quick look can find, and columns that do not
-	// exist (ColumnError), before any work starts.
-	Check func(f File, o Options) error
-	// Columns, if set, returns the columns that Open reads of a file, in order, with their
-	// types.
-	Columns func(f File, o Options) ([]Column, error)
+	// Open opens a table that can be read at any place; nil if Stream is all there is. It finds
+	// damage that a quick look can find, and columns that do not exist (ColumnError).
+	Open func(f File, o Options) (Table, error)
+}
+
+// Table is an open file with random access.
+type Table interface {
+	// Count returns the number of records.
+	Count() int64
+	// Columns returns the columns that are read, in order, with their types.
+	Columns() []Column
+	// Lines decodes the file. It may leave out some of the first records; see Options.Skip.
+	Lines(ctx context.Context, skip int64) Lines
 }
 
 // Column is a column of a table.

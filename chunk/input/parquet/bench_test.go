@@ -28,7 +28,7 @@ func BenchmarkLines(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		lines := f.Lines(b.Context())
+		lines := f.Lines(b.Context(), 0)
 		n, err := io.Copy(io.Discard, lines)
 		if err != nil {
 			b.Fatal(err)

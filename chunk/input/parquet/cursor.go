@@ -199,20 +199,19 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.leaf.maxRep > 0 {
-		if h.repEncoding != parquet.EncodingRLE {
-			return fmt.Errorf("encoding %d of levels is not supported", h.repEncoding)
-		}
-		if c.repRuns.data, data, err = prefixed(data); err != nil {
-			return err
-		}
-	}
-	if c.leaf.maxDef > 0 {
-		if h.defEncoding != parquet.EncodingRLE {
-			return fmt.Errorf("encoding %d of levels is not supported", h.defEncoding)
-		}
-		if c.defRuns.data, data, err = prefixed(data); err != nil {
-			return err
+	for _, level := range []struct {
+		most     int
+		encoding int32
+		runs     *runs
+	}{{c.leaf.maxRep, h.repEncoding, &c.repRuns}, {c.leaf.maxDef, h.defEncoding, &c.defRuns}} {
+		switch {
+		case level.most == 0:
+		case level.encoding != parquet.EncodingRLE:
+			return fmt.Errorf("encoding %d of levels is not supported", level.encoding)
+		default:
+			if level.runs.data, data, err = prefixed(data); err != nil {
+				return err
+			}
 		}
 	}
 	return c.decodeValues(h, data)

@@ -16,12 +16,33 @@ import (
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
+// codecs decompress a page into dst, which has the size that the page must have. They never allocate
+// more.
+var codecs = map[int32]func(dst, packed []byte) ([]byte, error){
+	parquet.CodecSnappy: decompressSnappy,
+	parquet.CodecZstd: func(dst, packed []byte) ([]byte, error) {
+		return zstdDecoder().DecodeAll(packed, dst[:0:len(dst)])
+	},
+	parquet.CodecGzip: func(dst, packed []byte) ([]byte, error) {
+		r, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return nil, err
+		}
+		return readAll(r, dst)
+	},
+	parquet.CodecBrotli: func(dst, packed []byte) ([]byte, error) {
+		return readAll(brotli.NewReader(bytes.NewReader(packed)), dst)
+	},
+	parquet.CodecLZ4:    decompressHadoopLZ4,
+	parquet.CodecLZ4Raw: decompressLZ4,
+}
+
 // checkCodec refuses a column whose codec is not supported.
 func checkCodec(codec int32) error {
-	switch codec {
-	case parquet.CodecNone, parquet.CodecSnappy, parquet.CodecGzip, parquet.CodecBrotli, parquet.CodecZstd, parquet.CodecLZ4, parquet.CodecLZ4Raw:
+	switch {
+	case codec == parquet.CodecNone || codecs[codec] != nil:
 		return nil
-	case parquet.CodecLZO:
+	case codec == parquet.CodecLZO:
 		return errors.New("it is compressed with LZO, which is not supported; write the file again with zstd")
 	}
 	return fmt.Errorf("it is compressed with codec %d, which is unknown", codec)
@@ -31,39 +52,15 @@ func checkCodec(codec int32) error {
 var errPacked = errors.New("the compressed data does not match its header")
 
 // decompress returns the data of a page, which must have exactly the given size. It uses
-// dst, if that is large enough, and never allocates more than the size.
-func decompress(codec int32, dst, packed []byte, size int) ([]byte, error) {
-	if codec == parquet.CodecNone {
-		if len(packed) != size {
-			return nil, errPacked
-		}
-		return packed, nil
+// dst, if that is large enough.
+func decompress(codec int32, dst, packed []byte, size int) (data []byte, err error) {
+	if data = packed; codec != parquet.CodecNone {
+		data, err = codecs[codec](slices.Grow(dst[:0], size)[:size], packed)
 	}
-	dst = slices.Grow(dst[:0], size)[:0]
-	var err error
-	switch codec {
-	case parquet.CodecSnappy:
-		dst, err = decompressSnappy(dst[:size], packed)
-	case parquet.CodecZstd:
-		dst, err = zstdDecoder().DecodeAll(packed, dst[:0:size])
-	case parquet.CodecGzip:
-		var r *gzip.Reader
-		if r, err = gzip.NewReader(bytes.NewReader(packed)); err == nil {
-			dst, err = readAll(r, dst[:size])
-		}
-	case parquet.CodecBrotli:
-		dst, err = readAll(brotli.NewReader(bytes.NewReader(packed)), dst[:size])
-	case parquet.CodecLZ4:
-		dst, err = decompressHadoopLZ4(dst[:size], packed)
-	case parquet.CodecLZ4Raw:
-		dst, err = decompressLZ4(dst[:size], packed)
-	default:
-		err = checkCodec(codec)
-	}
-	if err == nil && len(dst) != size {
+	if err == nil && len(data) != size {
 		err = errPacked
 	}
-	return dst, err
+	return data, err
 }
 
 // zstdDecoder never writes more than the capacity of its destination.

@@ -86,20 +86,20 @@ func (f *File) groupOf(row int64) (group int, before int64) {
 // larger.
 const blockBytes = 256 << 10
 
-// decode decodes a row group. It passes the lines to emit in blocks and continues with the
-// empty buffer that emit returns.
-func (f *File) decode(ctx context.Context, group int, memory *share, emit func(lines []byte) ([]byte, error)) (err error) {
+// decode decodes a row group. It passes the lines to emit in blocks.
+func (f *File) decode(ctx context.Context, group int, memory *share, emit func(lines []byte) error) (err error) {
 	var last []byte
 	err = f.eachRow(ctx, group, memory, func(w *rowWriter) error {
 		err := w.line()
 		if err == nil && len(w.dst) >= blockBytes {
-			w.dst, err = emit(w.dst)
+			err = emit(w.dst)
+			w.dst = make([]byte, 0, len(w.dst)+blockBytes/8)
 		}
 		last = w.dst
 		return err
 	})
 	if err == nil && len(last) > 0 {
-		_, err = emit(last)
+		err = emit(last)
 	}
 	return err
 }

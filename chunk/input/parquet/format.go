@@ -12,30 +12,13 @@ import (
 var Parquet = format.Format{
 	Name: "parquet", Rows: true,
 	Match: func(head []byte, _ bool) bool { return bytes.HasPrefix(head, []byte(parquet.Magic)) },
-	Open: func(ctx context.Context, f format.File, o format.Options) (format.Lines, error) {
-		file, err := OpenFile(f, f.Size(), o)
-		if err != nil {
-			return format.Lines{}, err
-		}
-		group, skipped := file.groupOf(o.Skip)
-		return format.Lines{ReadCloser: file.lines(ctx, group), First: skipped + 1, Skipped: skipped}, nil
-	},
-	Count: func(f format.File, o format.Options) (int64, error) {
-		file, err := OpenFile(f, f.Size(), o)
-		if err != nil {
-			return 0, err
-		}
-		return file.Count(), nil
-	},
-	Columns: func(f format.File, o format.Options) ([]format.Column, error) {
-		file, err := OpenFile(f, f.Size(), o)
-		if err != nil {
-			return nil, err
-		}
-		return file.Columns(), nil
-	},
-	Check: func(f format.File, o format.Options) error {
-		_, err := OpenFile(f, f.Size(), o)
-		return err
-	},
+	Open:  func(f format.File, o format.Options) (format.Table, error) { return OpenFile(f, f.Size(), o) },
+}
+
+// Lines returns the rows as JSON lines, in order, except those of row groups that are skipped. Row
+// groups are decoded in parallel, ahead of the reader. An error names the row group and, where it is
+// known, row and column.
+func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
+	group, skipped := f.groupOf(skip)
+	return format.Lines{ReadCloser: f.lines(ctx, group), First: skipped + 1, Skipped: skipped}
 }

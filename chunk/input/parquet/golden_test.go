@@ -38,7 +38,7 @@ func readSome(data []byte, most int64, members ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	lines := f.Lines(context.Background())
+	lines := f.Lines(context.Background(), 0)
 	defer lines.Close()
 	text, err := io.ReadAll(io.LimitReader(lines, most))
 	return string(text), err
@@ -146,7 +146,7 @@ func TestMembers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lines := f.Lines(t.Context())
+		lines := f.Lines(t.Context(), 0)
 		text, err := io.ReadAll(lines)
 		lines.Close()
 		if got, _, _ := strings.Cut(string(text), "\n"); err != nil || got != want || strings.Count(string(text), "\n") != 50 {
@@ -165,7 +165,7 @@ func TestBadText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := f.Lines(t.Context())
+	lines := f.Lines(t.Context(), 0)
 	got, err := io.ReadAll(lines)
 	lines.Close()
 	want := `{"text":"fine","id":1}` + "\n" +
@@ -191,7 +191,7 @@ func TestOrder(t *testing.T) {
 		if f.Groups() != 15 || f.Count() != 100 {
 			t.Fatalf("%d row groups, %d rows", f.Groups(), f.Count())
 		}
-		lines := f.Lines(context.Background())
+		lines := f.Lines(context.Background(), 0)
 		text, err := io.ReadAll(lines)
 		if err := lines.Close(); err != nil {
 			t.Fatal(err)
@@ -217,7 +217,7 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	lines := f.Lines(ctx)
+	lines := f.Lines(ctx, 0)
 	if _, err := lines.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestCancel(t *testing.T) {
 	}
 	lines.Close()
 
-	lines = f.Lines(context.Background())
+	lines = f.Lines(context.Background(), 0)
 	lines.Close()
 	if _, err := io.ReadAll(lines); err == nil {
 		t.Error("no error after Close")

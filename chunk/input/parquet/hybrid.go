@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 )
 
 // errRuns means that encoded values end too early or contradict themselves.
@@ -116,29 +117,24 @@ func (r runs) occurrences(of byte) (total int, err error) {
 // unpack fills dst with values of width bits, the lowest bits first, from an offset in bits on.
 func unpack[T byte | uint32](dst []T, data []byte, bit, width uint) {
 	var held uint64
-	var bits uint
+	var count uint // of its bits
 	mask := uint64(1)<<width - 1
 	at := bit / 8
 	if bit%8 != 0 {
-		held, bits = uint64(data[at])>>(bit%8), 8-bit%8
+		held, count = uint64(data[at])>>(bit%8), 8-bit%8
 		at++
 	}
 	for i := range dst {
-		for bits < width {
-			held |= uint64(data[at]) << bits
+		for count < width {
+			held |= uint64(data[at]) << count
 			at++
-			bits += 8
+			count += 8
 		}
 		dst[i] = T(held & mask)
 		held >>= width
-		bits -= width
+		count -= width
 	}
 }
 
 // widthOf returns the number of bits that values up to most take.
-func widthOf(most int) (width uint) {
-	for ; most > 0; most >>= 1 {
-		width++
-	}
-	return width
-}
+func widthOf(most int) uint { return uint(bits.Len(uint(most))) }

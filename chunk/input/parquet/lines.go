@@ -21,11 +21,9 @@ type lines struct {
 	cancel  context.CancelFunc
 	groups  chan chan block // in order
 	stopped chan struct{}
-	free    chan []byte
 
 	current chan block // the row group being read
 	unread  []byte
-	buffer  []byte // that unread is part of
 	err     error
 }
 
@@ -35,19 +33,12 @@ type block struct {
 	err   error
 }
 
-// Lines returns the rows as JSON lines, in order. Row groups are decoded in parallel, ahead
-// of the reader. An error names the row group and, where it is known, row and column.
-func (f *File) Lines(ctx context.Context) io.ReadCloser { return f.lines(ctx, 0) }
-
 // lines returns those of a row group and of all that follow it.
 func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	threads := min(f.threads, maxThreads)
 	depth := max(aheadBytes/blockBytes/(2*threads), 1)
-	l := &lines{
-		ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{}),
-		free: make(chan []byte, 4*threads),
-	}
+	l := &lines{ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{})}
 	go func() {
 		defer close(l.stopped)
 		defer close(l.groups)
@@ -81,24 +72,16 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 // decode decodes a row group into blocks, and closes the channel.
 func (l *lines) decode(ctx context.Context, f *File, group int, memory *share, blocks chan<- block) {
 	defer close(blocks)
-	err := f.decode(ctx, group, memory, func(lines []byte) ([]byte, error) {
+	send := func(b block) error {
 		select {
-		case blocks <- block{lines: lines}:
+		case blocks <- b:
+			return nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
-		select {
-		case buffer := <-l.free:
-			return buffer[:0], nil
-		default:
-			return nil, nil
-		}
-	})
-	if err != nil {
-		select {
-		case blocks <- block{err: err}:
-		case <-ctx.Done():
-		}
+	}
+	if err := f.decode(ctx, group, memory, func(lines []byte) error { return send(block{lines: lines}) }); err != nil {
+		_ = send(block{err: err})
 	}
 }
 
@@ -118,13 +101,6 @@ func (l *lines) Read(p []byte) (int, error) {
 
 // fill gets the next block.
 func (l *lines) fill() error {
-	if l.buffer != nil && cap(l.buffer) <= 4*blockBytes {
-		select {
-		case l.free <- l.buffer:
-		default:
-		}
-	}
-	l.buffer = nil
 	for {
 		if l.current == nil {
 			next, ok := <-l.groups
@@ -135,7 +111,7 @@ func (l *lines) fill() error {
 		}
 		b, ok := <-l.current
 		if ok {
-			l.buffer, l.unread = b.lines, b.lines
+			l.unread = b.lines
 			return b.err
 		}
 		if err := l.ctx.Err(); err != nil { // the row group may be incomplete

@@ -206,7 +206,7 @@ func TestLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.memory = limit
-		lines := f.Lines(t.Context())
+		lines := f.Lines(t.Context(), 0)
 		text, err := io.ReadAll(lines)
 		lines.Close()
 		switch {

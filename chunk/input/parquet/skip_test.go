@@ -49,16 +49,17 @@ func TestSkip(t *testing.T) {
 	}
 	rows := strings.SplitAfter(strings.TrimSuffix(all, "\n"), "\n")
 	rows[len(rows)-1] += "\n"
-	n, err := Parquet.Count(openTestFile(t, path), format.Options{})
-	if err != nil || n != int64(len(rows)) {
-		t.Fatalf("it has %d rows, %v; want %d", n, err, len(rows))
+	table, err := Parquet.Open(openTestFile(t, path), format.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := table.Count()
+	if n != int64(len(rows)) {
+		t.Fatalf("it has %d rows, want %d", n, len(rows))
 	}
 	var starts []int64
 	for _, skip := range []int64{0, 1, n / 3, n / 2, n - 1, n, n + 5} {
-		lines, err := Parquet.Open(context.Background(), openTestFile(t, path), format.Options{Skip: skip, Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		lines := table.Lines(context.Background(), skip)
 		text, err := io.ReadAll(lines)
 		lines.Close()
 		if err != nil || lines.Skipped > skip || lines.First != lines.Skipped+1 || string(text) != strings.Join(rows[lines.Skipped:], "") {

@@ -136,15 +136,10 @@ func (l *leaf) decodePlain(v *values, data []byte) error {
 	}
 	v.texts = make([][]byte, v.count)
 	for i := range v.texts {
-		if len(data) < 4 {
-			return errRuns
+		var err error
+		if v.texts[i], data, err = prefixed(data); err != nil {
+			return err
 		}
-		length := binary.LittleEndian.Uint32(data)
-		data = data[4:]
-		if uint64(length) > uint64(len(data)) {
-			return errRuns
-		}
-		v.texts[i], data = data[:length:length], data[length:]
 	}
 	return nil
 }
