@@ -162,7 +162,7 @@ var layers = []layer{
 		{"chunk/encode/parquet", "results as the row groups and the footer of a Parquet file",
 			[]string{"chunk/parquet"}, "an encoder depends on its rows alone: it knows no files and no jobs"},
 		{"chunk/columns", "typed columns of results beside their lines: the layout that all rows of a job share, and converting values to it",
-			[]string{"chunk/encode/npy", "chunk/parquet", "internal/nearest"}, "rows of values: it knows no files, no kernels and no jobs"},
+			[]string{"chunk/encode/npy", "chunk/parquet", "internal/jsonline", "internal/nearest"}, "rows of values: it knows no files, no kernels and no jobs"},
 		{"chunk/parquet", "what reader and writer of Parquet files share: the structs of the format, types, values, rows",
 			[]string{"internal/jsonline"}, "bytes in, bytes out: it knows no files and no jobs"},
 		{"chunk/encode/npy", "NumPy arrays whose number of rows is known at the end",
