@@ -223,8 +223,8 @@ house:
 flat: build
 	./scripts/flat.sh
 
-# Compares gpurun with peers and limits, in one table (docs/performance.md); QUICK=1 runs
-# a small version. bench-parts runs Go benchmarks of the parts, and of whole jobs as ratios.
+# Compares gpurun with peers and limits, in one table (docs/internals/measurements.md);
+# QUICK=1 runs a small version. bench-parts runs Go benchmarks of the parts, and of whole jobs as ratios.
 bench: build
 	@./scripts/tools.sh parallel:parallel python3:python3
 	cd bench && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/bench-sleep ./sleep && $(GO) build -o ../bin/bench .

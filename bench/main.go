@@ -1,6 +1,6 @@
 // Command bench compares gpurun with peers and limits, alternating between them in one
-// run, and prints one table of ratios. docs/performance.md explains each line and has
-// the latest table.
+// run, and prints one table of ratios. docs/internals/measurements.md
+// explains each line, and docs/performance.md has figures.
 //
 //	make bench            everything; takes a few minutes
 //	make bench QUICK=1    small sizes, to check that it works; the figures mean little

@@ -8,6 +8,6 @@
 // Typed columns go into the file as the bytes that the kernel returned, never through text.
 //
 // Values are in dictionaries where they repeat, else plain, in pages that are compressed with
-// zstd and have a checksum. The file has an index of its pages. docs/formats.md describes the
+// zstd and have a checksum. The file has an index of its pages. docs/parquet.md describes the
 // columns.
 package parquet
