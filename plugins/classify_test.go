@@ -20,20 +20,34 @@ func recognize(message string) (fault.Kind, bool) {
 	return kind, kind != fault.Unknown
 }
 
-// Every row matches its own example, and no earlier row does: the table has no dead rows
-// and is in the right order.
+// Every row matches its own example and each of its spellings, and no earlier row does: the
+// table has no dead rows and is in the right order.
 func TestSymptoms(t *testing.T) {
-	for i, s := range symptoms {
-		if s.source == "" || s.pattern != strings.ToLower(s.pattern) {
-			t.Errorf("%q: no source, or not lowercase", s.pattern)
-		}
-		found := findSymptom(strings.ToLower(withoutQuotes(s.example)))
-		if found != &symptoms[i] {
-			t.Errorf("%q finds %+v", s.example, found)
-		}
-		kind, ok := recognize(s.example)
-		if kind != s.kind || ok != (s.kind != notOurs) {
-			t.Errorf("%q is %s, %v", s.example, kind, ok)
+	var earlier []symptom
+	for _, group := range knownSymptoms {
+		for _, s := range group.list {
+			if s.pattern != strings.ToLower(s.pattern) {
+				t.Errorf("%q: not lowercase", s.pattern)
+			}
+			messages := []string{s.example}
+			for spelling := range strings.SplitSeq(s.pattern, "|") {
+				messages = append(messages, strings.ReplaceAll(strings.TrimPrefix(spelling, "^"), "*", " "))
+			}
+			for _, message := range messages {
+				line := strings.ToLower(withoutQuotes(message))
+				if !s.matches(line) {
+					t.Errorf("%q does not match %q", s.pattern, message)
+				}
+				for _, other := range earlier {
+					if other.matches(line) {
+						t.Errorf("%q finds %q", message, other.pattern)
+					}
+				}
+				if kind, sign := Diagnose(message); kind != group.kind || sign != group.sign {
+					t.Errorf("%q is %s, %q", message, kind, sign)
+				}
+			}
+			earlier = append(earlier, s)
 		}
 	}
 }
@@ -45,15 +59,6 @@ func TestHostMemoryIsKnown(t *testing.T) {
 		"Traceback (most recent call last):\n  File \"a.py\", line 1\nMemoryError",
 		"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
 		"fatal error: runtime: out of memory\n\nruntime stack:\nruntime.throw({0x5d3c5e?, 0x0?})\n\t/usr/lib/go/src/runtime/panic.go:1101",
-	}
-	for i, s := range hostSymptoms {
-		line := strings.ToLower(withoutQuotes(s.example))
-		for j := range i {
-			if matches(line, hostSymptoms[j].pattern) {
-				t.Errorf("%q finds %q", s.example, hostSymptoms[j].pattern)
-			}
-		}
-		messages = append(messages, s.example)
 	}
 	for _, message := range messages {
 		if kind, sign := Diagnose(message); kind != fault.OOM || sign != fault.HostMemory {
@@ -286,8 +291,10 @@ func TestSpentProcess(t *testing.T) {
 }
 
 func FuzzClassify(f *testing.F) {
-	for _, s := range symptoms {
-		f.Add(s.example)
+	for _, group := range knownSymptoms {
+		for _, s := range group.list {
+			f.Add(s.example)
+		}
 	}
 	f.Add("Traceback (most recent call last):\n  x\ny\n\nDuring handling of the above exception\nTraceback (most recent call last):")
 	f.Add(`a "b\`)

@@ -8,63 +8,38 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// Advice identifies how to fix what a check found. Its text addresses authors who write
-// tests in Go; a program with other words for its users maps the values to its own.
+// Advice is how to fix what a check found, as a sentence for authors who write tests in Go. A
+// program with other words for its users maps these to its own.
 type Advice string
 
 // The advice of all checks.
 const (
-	RejectRecord   Advice = "reject-record"
-	ProcessDied    Advice = "process-died"
-	SmallerBatch   Advice = "smaller-batch"
-	OtherSamples   Advice = "other-samples"
-	OneValue       Advice = "one-value"
-	SeedByRecord   Advice = "seed-by-record"
-	RecordAlone    Advice = "record-alone"
-	RestoreOrder   Advice = "restore-order"
-	CopyToChange   Advice = "copy-to-change"
-	CopyToKeep     Advice = "copy-to-keep"
-	FinishInOrder  Advice = "finish-in-order"
-	SameAnswer     Advice = "same-answer"
-	NoPreference   Advice = "no-preference"
-	NeedsConfig    Advice = "needs-config"
-	NeedsDevice    Advice = "needs-device"
-	CloseUnopened  Advice = "close-unopened"
-	CloseQuietly   Advice = "close-quietly"
-	StartByHand    Advice = "start-by-hand"
-	ReturnNotPanic Advice = "return-not-panic"
-	MoreTime       Advice = "more-time"
-	AnswerAlone    Advice = "answer-alone"
-	ObeyContext    Advice = "obey-context"
+	RejectRecord   Advice = "An error fails the whole batch: to reject a single record, call results.Fail(i, message) and return nil."
+	ProcessDied    Advice = "The kernel process must survive every record: see what it printed last."
+	SmallerBatch   Advice = "The batch is too large for this device: set Info.BatchSize, and set Options.LargeBatch for the large-batch check."
+	OtherSamples   Advice = "The other checks prove little without results: set Options.Records to records that the kernel can compute."
+	OneValue       Advice = "Return each line and each encoded value as one JSON value without a line break."
+	SeedByRecord   Advice = "gpurun recomputes records after a failure and on resume, and must get the same results: seed random numbers from the record."
+	RecordAlone    Advice = "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. If the numbers differ only slightly, set Options.Tolerance; if the dependence is intended, set Options.Neighbors."
+	RestoreOrder   Advice = "Results belong to records by their index: if the kernel sorts, buckets or computes records in parallel, restore their order."
+	CopyToChange   Advice = "The memory of a batch belongs to the caller: copy a record before changing it (bytes.Clone)."
+	CopyToKeep     Advice = "Copy whatever the kernel keeps of a batch after its results are complete."
+	FinishInOrder  Advice = "Call finish for the batches in the order in which Process received them."
+	SameAnswer     Advice = "gpurun may call it more than once: let the answer depend on the configuration alone."
+	NoPreference   Advice = "Leave BatchSize and InFlight at 0 for no preference; InFlight is at most 64."
+	NeedsConfig    Advice = "If the kernel needs a configuration, set Options.Config."
+	NeedsDevice    Advice = "If the kernel needs another device or configuration, set Options.Device and Options.Config."
+	CloseUnopened  Advice = "Planning describes and closes a kernel without opening it: make Close a no-op in that case."
+	CloseQuietly   Advice = "Return an error only if the user must know about it: it is logged."
+	StartByHand    Advice = "Run the program by hand to see whether it starts."
+	ReturnNotPanic Advice = "Return an error instead: in a job, a panic ends the kernel process."
+	MoreTime       Advice = "Find out what the kernel is waiting for; if it only needs more time, set Options.Timeout."
+	AnswerAlone    Advice = "Answer is called from many goroutines at a time: protect what they share, and let an answer depend on its record alone."
+	ObeyContext    Advice = "When ctx is done, Answer must return: pass ctx to every call that waits. Otherwise gpurun must restart the process."
 )
 
-var advice = map[Advice]string{
-	RejectRecord:   "An error fails the whole batch: to reject a single record, call results.Fail(i, message) and return nil.",
-	ProcessDied:    "The kernel process must survive every record: see what it printed last.",
-	SmallerBatch:   "The batch is too large for this device: set Info.BatchSize, and set Options.LargeBatch for the large-batch check.",
-	OtherSamples:   "The other checks prove little without results: set Options.Records to records that the kernel can compute.",
-	OneValue:       "Return each line and each encoded value as one JSON value without a line break.",
-	SeedByRecord:   "gpurun recomputes records after a failure and on resume, and must get the same results: seed random numbers from the record.",
-	RecordAlone:    "A record's result must depend on that record alone: gpurun may split a batch anywhere, and may recompute a record together with others. If the numbers differ only slightly, set Options.Tolerance; if the dependence is intended, set Options.Neighbors.",
-	RestoreOrder:   "Results belong to records by their index: if the kernel sorts, buckets or computes records in parallel, restore their order.",
-	CopyToChange:   "The memory of a batch belongs to the caller: copy a record before changing it (bytes.Clone).",
-	CopyToKeep:     "Copy whatever the kernel keeps of a batch after its results are complete.",
-	FinishInOrder:  "Call finish for the batches in the order in which Process received them.",
-	SameAnswer:     "gpurun may call it more than once: let the answer depend on the configuration alone.",
-	NoPreference:   "Leave BatchSize and InFlight at 0 for no preference; InFlight is at most 64.",
-	NeedsConfig:    "If the kernel needs a configuration, set Options.Config.",
-	NeedsDevice:    "If the kernel needs another device or configuration, set Options.Device and Options.Config.",
-	CloseUnopened:  "Planning describes and closes a kernel without opening it: make Close a no-op in that case.",
-	CloseQuietly:   "Return an error only if the user must know about it: it is logged.",
-	StartByHand:    "Run the program by hand to see whether it starts.",
-	ReturnNotPanic: "Return an error instead: in a job, a panic ends the kernel process.",
-	AnswerAlone:    "Answer is called from many goroutines at a time: protect what they share, and let an answer depend on its record alone.",
-	ObeyContext:    "When ctx is done, Answer must return: pass ctx to every call that waits. Otherwise gpurun must restart the process.",
-	MoreTime:       "Find out what the kernel is waiting for; if it only needs more time, set Options.Timeout.",
-}
-
-// String returns the advice as a sentence for authors of Go tests.
-func (a Advice) String() string { return advice[a] }
+// String returns the sentence.
+func (a Advice) String() string { return string(a) }
 
 // Failure is the error of a failed check: what is wrong and how to fix it.
 type Failure struct {
@@ -94,22 +69,10 @@ func (f *Failure) Text(words func(Advice) string) string {
 // Unwrap returns what is wrong.
 func (f *Failure) Unwrap() error { return f.What }
 
-func fail(advice Advice, format string, args ...any) *Failure {
-	return &Failure{What: fmt.Errorf(format, args...), Advice: []Advice{advice}}
-}
-
-// unusable is fail for a kernel that cannot be started, described or opened.
-func unusable(advice Advice, format string, args ...any) *Failure {
-	f := fail(advice, format, args...)
-	f.Detail, f.unusable = detail(f.What), true
-	return f
-}
-
-// detail returns the detail of a classified error.
-func detail(err error) string {
-	var e *fault.Error
-	if errors.As(err, &e) {
-		return e.Detail
+func newFailure(advice Advice, format string, args ...any) *Failure {
+	f := &Failure{What: fmt.Errorf(format, args...), Advice: []Advice{advice}}
+	if e := (*fault.Error)(nil); errors.As(f.What, &e) {
+		f.Detail = e.Detail
 	}
-	return ""
+	return f
 }

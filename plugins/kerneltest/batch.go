@@ -2,7 +2,6 @@ package kerneltest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,63 +20,53 @@ func newBatch(records []string) plugins.Batch {
 	return plugins.NewBatch(list)
 }
 
-// compute runs one batch that the kernel must not fail as a whole.
-func compute(ctx context.Context, k plugins.Kernel, records []string, what string) ([]answer, error) {
-	results, err := plugins.Call(ctx, k, newBatch(records))
+// call runs one batch that the kernel must not fail as a whole.
+func (t *trial) call(batch plugins.Batch, what string) *plugins.Results {
+	results, err := plugins.Call(t.ctx, t.kernel, batch)
 	if err != nil {
-		return nil, processError(what, err)
+		t.failBatch(what, err)
 	}
-	return answers(results), nil
+	return results
 }
 
-func processError(what string, err error) error {
-	advice, how := RejectRecord, "failed"
+func (t *trial) compute(records []string, what string) []answer {
+	return answers(t.call(newBatch(records), what))
+}
+
+// samples computes the sample records; when says which time that is.
+func (t *trial) samples(when string) []answer {
+	return t.compute(t.Records, strings.TrimSpace("the batch of sample records "+when))
+}
+
+func (t *trial) failBatch(what string, err error) {
 	switch fault.KindOf(err) {
 	case fault.Crash:
-		advice, how = ProcessDied, "crashed the kernel"
+		t.fail(ProcessDied, "%s crashed the kernel: %w", what, err)
 	case fault.OOM:
-		return fail(SmallerBatch, "%s: %w", what, err)
+		t.fail(SmallerBatch, "%s: %w", what, err)
 	}
-	f := fail(advice, "%s %s: %w", what, how, err)
-	f.Detail = detail(err)
-	return f
+	t.fail(RejectRecord, "%s failed: %w", what, err)
 }
 
-func checkVerdicts(ctx context.Context, k plugins.Kernel, o Options) error {
-	_, err := compute(ctx, k, o.Records, "the batch of sample records")
-	return err
+func (t *trial) checkVerdicts() { t.samples("") }
+
+func (t *trial) checkUseful() {
+	got := t.samples("")
+	if !slices.ContainsFunc(got, func(a answer) bool { return a.verdict != plugins.Failed }) {
+		t.fail(OtherSamples, "the kernel rejected every sample record, the first with %q", got[0].message)
+	}
 }
 
-func checkUseful(ctx context.Context, k plugins.Kernel, o Options) error {
-	got, err := compute(ctx, k, o.Records, "the batch of sample records")
-	if err != nil {
-		return err
-	}
-	for _, a := range got {
-		if a.verdict != plugins.Failed {
-			return nil
-		}
-	}
-	return fail(OtherSamples,
-		"the kernel rejected every sample record, the first with %q", got[0].message)
-}
-
-func checkValidJSON(ctx context.Context, k plugins.Kernel, o Options) error {
-	for _, records := range [][]string{o.Records, unicodeRecords} {
-		results, err := plugins.Call(ctx, k, newBatch(records))
-		if err != nil {
-			return processError("the batch", err)
-		}
-		for i, a := range answers(results) {
+func (t *trial) checkValidJSON() {
+	for _, records := range [][]string{t.Records, unicodeRecords} {
+		for i, a := range t.compute(records, "the batch") {
 			for _, value := range a.values {
 				if err := valid(value.json); err != nil {
-					return fail(OneValue,
-						"the result for %s is not valid JSON%s: %w: %s", short(records[i]), value.column(), err, short(value.json))
+					t.fail(OneValue, "the result for %s is not valid JSON%s: %w: %s", short(records[i]), value.column(), err, short(value.json))
 				}
 			}
 		}
 	}
-	return nil
 }
 
 func valid(text string) error {
@@ -87,83 +76,55 @@ func valid(text string) error {
 	return (*jsonline.Wanted)(nil).Scan([]byte(text), &jsonline.Info{})
 }
 
-func checkBatchOfOne(ctx context.Context, k plugins.Kernel, o Options) error {
-	for _, record := range o.Records {
-		if _, err := compute(ctx, k, []string{record}, "a batch of one record"); err != nil {
-			return err
-		}
+func (t *trial) checkBatchOfOne() {
+	for _, record := range t.Records {
+		t.compute([]string{record}, "a batch of one record")
 	}
-	return nil
 }
 
-func checkRepeatable(ctx context.Context, k plugins.Kernel, o Options) error {
-	first, err := compute(ctx, k, o.Records, "the batch of sample records")
-	if err != nil {
-		return err
-	}
-	second, err := compute(ctx, k, o.Records, "the same batch again")
-	if err != nil {
-		return err
-	}
-	return compare(o, o.Records, first, second, "the first time", "the second time", SeedByRecord)
+func (t *trial) checkRepeatable() {
+	first, second := t.samples(""), t.samples("again")
+	t.compare(t.Records, first, second, "the first time", "the second time", SeedByRecord)
 }
 
-func checkAlone(ctx context.Context, k plugins.Kernel, o Options) error {
-	if o.Neighbors {
-		return skipped("results may depend on neighbors")
+// needsIndependence skips checks for which results must not depend on neighbors.
+func (t *trial) needsIndependence() {
+	if t.Neighbors {
+		t.skip("results may depend on neighbors")
 	}
-	together, err := compute(ctx, k, o.Records, "the batch of sample records")
-	if err != nil {
-		return err
-	}
+}
+
+func (t *trial) checkAlone() {
+	t.needsIndependence()
+	together := t.samples("")
 	var alone []answer
-	for _, record := range o.Records {
-		one, err := compute(ctx, k, []string{record}, "a batch of one record")
-		if err != nil {
-			return err
-		}
-		alone = append(alone, one...)
+	for _, record := range t.Records {
+		alone = append(alone, t.compute([]string{record}, "a batch of one record")...)
 	}
-	return compare(o, o.Records, together, alone, "in a batch", "alone", RecordAlone)
+	t.compare(t.Records, together, alone, "in a batch", "alone", RecordAlone)
 }
 
-func checkOrder(ctx context.Context, k plugins.Kernel, o Options) error {
-	if o.Neighbors {
-		return skipped("results may depend on neighbors")
-	}
-	forward, err := compute(ctx, k, o.Records, "the batch of sample records")
-	if err != nil {
-		return err
-	}
-	reversed := slices.Clone(o.Records)
+func (t *trial) checkOrder() {
+	t.needsIndependence()
+	forward := t.samples("")
+	reversed := slices.Clone(t.Records)
 	slices.Reverse(reversed)
-	backward, err := compute(ctx, k, reversed, "the batch of sample records, reversed")
-	if err != nil {
-		return err
-	}
+	backward := t.compute(reversed, "the batch of sample records, reversed")
 	slices.Reverse(backward)
-	return compare(o, o.Records, forward, backward, "in order", "in the reversed batch", RestoreOrder, RecordAlone)
+	t.compare(t.Records, forward, backward, "in order", "in the reversed batch", RestoreOrder, RecordAlone)
 }
 
-func checkLargeBatch(ctx context.Context, k plugins.Kernel, o Options) error {
-	records := make([]string, o.LargeBatch)
-	for i := range records {
-		records[i] = o.Records[i%len(o.Records)]
+func (t *trial) checkLargeBatch() {
+	records := repeated(t.Records, t.LargeBatch)
+	got := t.compute(records, fmt.Sprintf("a batch of %d records", len(records)))
+	if t.Neighbors {
+		return
 	}
-	got, err := compute(ctx, k, records, fmt.Sprintf("a batch of %d records", len(records)))
-	if err != nil || o.Neighbors {
-		return err
-	}
-	small, err := compute(ctx, k, o.Records, "the batch of sample records")
-	if err != nil {
-		return err
-	}
-	expected := make([]answer, len(got))
-	for i := range expected {
-		expected[i] = small[i%len(small)]
-	}
-	return compare(o, records, expected, got, "in a small batch", "in a large batch", RecordAlone)
+	t.compare(records, repeated(t.samples(""), len(got)), got, "in a small batch", "in a large batch", RecordAlone)
 }
+
+// repeated returns n items, the list again and again.
+func repeated[T any](list []T, n int) []T { return slices.Repeat(list, n/len(list)+1)[:n] }
 
 // unicodeRecords are all valid JSON.
 var unicodeRecords = []string{
@@ -175,11 +136,9 @@ var unicodeRecords = []string{
 	`{"id":6,"téxt ключ":"a key in other letters","text":"e"}`,
 }
 
-func checkUnicode(ctx context.Context, k plugins.Kernel, o Options) error {
-	if _, err := compute(ctx, k, unicodeRecords, "a batch of text in many scripts"); err != nil {
-		return err
-	}
-	return stillWorks(ctx, k, o, "after text in many scripts")
+func (t *trial) checkUnicode() {
+	t.compute(unicodeRecords, "a batch of text in many scripts")
+	t.samples("after text in many scripts")
 }
 
 // largeRecord returns a record with a megabyte of words.
@@ -187,11 +146,9 @@ func largeRecord() string {
 	return `{"id":1,"text":"` + strings.Repeat("large record ", 1<<20/13) + `"}`
 }
 
-func checkLargeRecord(ctx context.Context, k plugins.Kernel, o Options) error {
-	if err := survives(ctx, k, largeRecord()); err != nil {
-		return err
-	}
-	return stillWorks(ctx, k, o, "after a record of a megabyte")
+func (t *trial) checkLargeRecord() {
+	t.survive(largeRecord())
+	t.samples("after a record of a megabyte")
 }
 
 // oddRecords have unusual shapes, but are valid records to gpurun.
@@ -201,80 +158,59 @@ var oddRecords = []string{
 	`{"":""}`, `{"n":123456789012345678901234567890}`, `{"deep":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
 }
 
-func checkOddRecords(ctx context.Context, k plugins.Kernel, o Options) error {
+func (t *trial) checkOddRecords() {
 	for _, record := range oddRecords {
-		if err := survives(ctx, k, record); err != nil {
-			return err
-		}
+		t.survive(record)
 	}
-	return stillWorks(ctx, k, o, "after records of odd shapes")
+	t.samples("after records of odd shapes")
 }
 
-// survives sends the kernel one record, which it may reject in any way except by
-// crashing.
-func survives(ctx context.Context, k plugins.Kernel, record string) error {
-	_, err := plugins.Call(ctx, k, newBatch([]string{record}))
-	if ctx.Err() != nil || fault.KindOf(err) == fault.Crash {
-		return processError("the record "+short(record), err)
+// survive sends the kernel one record, which it may reject in any way except by crashing.
+func (t *trial) survive(record string) {
+	_, err := plugins.Call(t.ctx, t.kernel, newBatch([]string{record}))
+	if t.ctx.Err() != nil || fault.KindOf(err) == fault.Crash {
+		t.failBatch("the record "+short(record), err)
 	}
-	return nil
 }
 
-func stillWorks(ctx context.Context, k plugins.Kernel, o Options, when string) error {
-	_, err := compute(ctx, k, o.Records, "the batch of sample records "+when)
-	return err
-}
-
-func checkMemory(ctx context.Context, k plugins.Kernel, o Options) error {
-	batch := newBatch(o.Records)
-	results, err := plugins.Call(ctx, k, batch)
-	if err != nil {
-		return processError("the batch of sample records", err)
-	}
-	first := answers(results)
-	for i, record := range o.Records {
+func (t *trial) checkMemory() {
+	batch := newBatch(t.Records)
+	first := answers(t.call(batch, "the batch of sample records"))
+	for i, record := range t.Records {
 		if !bytes.Equal(batch.Record(i), []byte(record)) {
-			return fail(CopyToChange,
-				"the kernel changed the record %s to %s", short(record), short(string(batch.Record(i))))
+			t.fail(CopyToChange, "the kernel changed the record %s to %s", short(record), short(string(batch.Record(i))))
 		}
 		for j := range batch.Record(i) {
 			batch.Record(i)[j] = 'x' // as the caller may, once the results are complete
 		}
 	}
-	second, err := compute(ctx, k, o.Records, "the same batch again")
-	if err != nil || o.Neighbors {
-		return err
+	second := t.samples("again")
+	if !t.Neighbors {
+		t.compare(t.Records, first, second, "the first time", "after the memory of the first batch was reused", CopyToKeep)
 	}
-	return compare(o, o.Records, first, second, "the first time", "after the memory of the first batch was reused", CopyToKeep)
 }
 
-func checkInFlight(ctx context.Context, k plugins.Kernel, o Options) error {
-	info, err := k.Describe(ctx, o.Config)
-	if err != nil {
-		return describeError(err)
+func (t *trial) checkInFlight() {
+	n := t.describe().InFlight
+	if n <= 1 {
+		t.skip("the kernel has one batch in flight at a time")
 	}
-	if info.InFlight <= 1 {
-		return skipped("the kernel has one batch in flight at a time")
-	}
-	open := make([]*plugins.Results, info.InFlight)
+	open := make([]*plugins.Results, n)
 	for i := range open {
-		open[i] = plugins.Submit(ctx, k, newBatch(o.Records[i%len(o.Records):]))
+		open[i] = plugins.Submit(t.ctx, t.kernel, newBatch(t.Records[i%len(t.Records):]))
 	}
 	// When the last batch is complete, all earlier ones must be.
-	last := open[len(open)-1]
-	if err := last.Wait(ctx); err != nil {
-		return processError(fmt.Sprintf("the last of %d batches in flight", len(open)), err)
+	if err := open[n-1].Wait(t.ctx); err != nil {
+		t.failBatch(fmt.Sprintf("the last of %d batches in flight", n), err)
 	}
 	for i, results := range open {
 		select {
 		case <-results.Done():
 		default:
-			return fail(FinishInOrder,
-				"batch %d of %d in flight was completed before batch %d", len(open), len(open), i+1)
+			t.fail(FinishInOrder, "batch %d of %d in flight was completed before batch %d", n, n, i+1)
 		}
-		if err := results.Wait(ctx); err != nil {
-			return processError(fmt.Sprintf("batch %d of %d in flight", i+1, len(open)), err)
+		if err := results.Wait(t.ctx); err != nil {
+			t.failBatch(fmt.Sprintf("batch %d of %d in flight", i+1, n), err)
 		}
 	}
-	return nil
 }

@@ -65,17 +65,15 @@ func (a answer) String() string {
 	return a.verdict.String()
 }
 
-// compare finds the first record whose two answers differ.
-func compare(o Options, records []string, first, second []answer, firstWhen, secondWhen string, advice ...Advice) error {
+// compare fails at the first record whose two answers differ.
+func (t *trial) compare(records []string, first, second []answer, firstWhen, secondWhen string, advice ...Advice) {
 	for i := range records {
-		if !same(first[i], second[i], o.Tolerance) {
-			f := fail(advice[0], "the record %s gave\n  %s: %s\n  %s: %s",
-				short(records[i]), firstWhen, first[i], secondWhen, second[i])
+		if !same(first[i], second[i], t.Tolerance) {
+			f := newFailure("", "the record %s gave\n  %s: %s\n  %s: %s", short(records[i]), firstWhen, first[i], secondWhen, second[i])
 			f.Advice = advice
-			return f
+			t.stop(f)
 		}
 	}
-	return nil
 }
 
 // same compares two answers. It ignores the message of a failure, which may contain an

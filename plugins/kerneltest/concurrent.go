@@ -10,88 +10,69 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// concurrently returns the kernel if it is a concurrent one, and how many records it
+// concurrent returns the kernel if it is a concurrent one, and how many records it
 // computes at a time.
-func concurrently(ctx context.Context, k plugins.Kernel, o Options) (plugins.Concurrent, int, error) {
-	info, err := k.Describe(ctx, o.Config)
-	if err != nil {
-		return nil, 0, describeError(err)
+func (t *trial) concurrent() (plugins.Concurrent, int) {
+	kernel, is := t.kernel.(plugins.Concurrent)
+	n := t.describe().Concurrency
+	if n == 0 || !is {
+		t.skip("the kernel computes batches")
 	}
-	kernel, is := k.(plugins.Concurrent)
-	if info.Concurrency == 0 || !is {
-		return nil, 0, skipped("the kernel computes batches")
-	}
-	return kernel, info.Concurrency, nil
+	return kernel, n
 }
 
 // mostAtOnce limits how many records the checks send at a time.
 const mostAtOnce = 64
 
-func checkConcurrent(ctx context.Context, k plugins.Kernel, o Options) error {
-	kernel, n, err := concurrently(ctx, k, o)
-	if err != nil {
-		return err
-	}
-	records := make([]string, min(n, mostAtOnce))
-	for i := range records {
-		records[i] = o.Records[i%len(o.Records)]
-	}
+func (t *trial) checkConcurrent() {
+	kernel, n := t.concurrent()
+	records := repeated(t.Records, min(n, mostAtOnce))
 	together := make([]plugins.Answer, len(records))
 	var group sync.WaitGroup
 	for i := range records {
-		group.Go(func() { together[i] = kernel.Answer(ctx, newBatch(records[i:i+1]).At(0)) })
+		group.Go(func() { together[i] = kernel.Answer(t.ctx, newBatch(records[i:i+1]).At(0)) })
 	}
 	group.Wait()
-	alone := make([]plugins.Answer, len(o.Records))
-	for i := range alone {
-		alone[i] = kernel.Answer(ctx, newBatch(o.Records[i:i+1]).At(0))
+	var alone, second []answer
+	for i := range t.Records {
+		alone = append(alone, t.given(t.Records[i], kernel.Answer(t.ctx, newBatch(t.Records[i:i+1]).At(0))))
 	}
-	first, second := make([]answer, len(records)), make([]answer, len(records))
-	for i := range records {
-		if first[i], err = given(records[i], alone[i%len(alone)]); err != nil {
-			return err
-		}
-		if second[i], err = given(records[i], together[i]); err != nil {
-			return err
-		}
+	for i, a := range together {
+		second = append(second, t.given(records[i], a))
 	}
-	return compare(o, records, first, second, "alone", fmt.Sprintf("with %d others", len(records)-1), AnswerAlone, SeedByRecord)
+	t.compare(records, repeated(alone, len(records)), second, "alone", fmt.Sprintf("with %d others", len(records)-1), AnswerAlone, SeedByRecord)
 }
 
 // given returns an answer for comparison. A kernel may ask for another attempt, and may fail
 // a record, but not crash.
-func given(record string, a plugins.Answer) (answer, error) {
-	if a.Err != nil {
-		if fault.KindOf(a.Err) == fault.Crash {
-			return answer{}, processError("the record "+short(record), a.Err)
-		}
-		return answer{verdict: plugins.Failed, message: a.Err.Error()}, nil
+func (t *trial) given(record string, a plugins.Answer) answer {
+	switch {
+	case fault.KindOf(a.Err) == fault.Crash:
+		t.failBatch("the record "+short(record), a.Err)
+	case a.Err != nil:
+		return answer{verdict: plugins.Failed, message: a.Err.Error()}
+	case a.Verdict == plugins.Retry:
+		return answer{verdict: plugins.Retry, message: a.Message}
 	}
-	if a.Verdict == plugins.Retry {
-		return answer{verdict: plugins.Retry, message: a.Message}, nil
-	}
-	return answers(a.Results())[0], nil
+	return answers(a.Results())[0]
 }
 
 // giveUpTime is how long a kernel may take to give a record up.
 const giveUpTime = 5 * time.Second
 
-func checkGiveUp(ctx context.Context, k plugins.Kernel, o Options) error {
-	kernel, _, err := concurrently(ctx, k, o)
-	if err != nil {
-		return err
-	}
-	given, cancel := context.WithCancel(ctx)
+func (t *trial) checkGiveUp() {
+	kernel, _ := t.concurrent()
+	ctx, cancel := context.WithCancel(t.ctx)
 	answered := make(chan plugins.Answer, 1)
-	go func() { answered <- kernel.Answer(given, newBatch(o.Records[:1]).At(0)) }()
+	go func() { answered <- kernel.Answer(ctx, newBatch(t.Records[:1]).At(0)) }()
 	cancel()
 	select {
 	case a := <-answered:
 		if a.Err == plugins.ErrUnresponsive {
-			return fail(ObeyContext, "the kernel did not give up a record")
+			t.fail(ObeyContext, "the kernel did not give up a record")
 		}
 	case <-time.After(giveUpTime):
-		return fail(ObeyContext, "the kernel did not give up a record within %s", giveUpTime)
+		t.fail(ObeyContext, "the kernel did not give up a record within %s", giveUpTime)
 	}
-	return stillWorks(ctx, k, o, "after it gave up a record")
+	t.samples("after it gave up a record")
 }

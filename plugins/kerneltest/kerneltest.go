@@ -1,7 +1,7 @@
 package kerneltest
 
 import (
-	"context"
+	"cmp"
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -54,15 +54,9 @@ func (o Options) withDefaults() Options {
 	if len(o.Records) == 0 {
 		o.Records = sampleRecords
 	}
-	if o.Tolerance == 0 {
-		o.Tolerance = defaultTolerance
-	}
-	if o.LargeBatch <= 0 {
-		o.LargeBatch = defaultLargeBatch
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.Tolerance = cmp.Or(o.Tolerance, defaultTolerance)
+	o.LargeBatch = cmp.Or(o.LargeBatch, defaultLargeBatch)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	return o
 }
 
@@ -72,41 +66,35 @@ type Check struct {
 	Name string
 	// About states the requirement in one sentence.
 	About string
-	// Opened means that Run gets a kernel that is already described and open, and must
+	// Opened means that the check gets a kernel that is already described and open, and must
 	// leave it open: such checks share one kernel, so that a model is loaded once.
-	// Otherwise Run gets a fresh kernel and closes what it opens.
+	// Otherwise it gets a fresh kernel and closes what it opens.
 	Opened bool
-	// Run returns nil, or a [*Failure] that reports what is wrong and how to fix it.
-	Run func(ctx context.Context, k plugins.Kernel, o Options) error
+	run    func(*trial)
 }
 
 // Checks returns all checks in the order to run them: an early failure often explains
 // the later ones.
 func Checks() []Check {
 	return []Check{
-		{Name: "describe", About: "Describe is cheap and returns the same answer each time.", Run: checkDescribe},
-		{Name: "close-unopened", About: "A kernel that was described but never opened can be closed, as plan does.", Run: checkCloseUnopened},
-		{Name: "open-close", About: "Open and Close succeed.", Run: checkOpenClose},
-		{Name: "close-twice", About: "A second Close is harmless.", Run: checkCloseTwice},
-		{Name: "verdicts", About: "Every record of a batch gets exactly one verdict.", Opened: true, Run: checkVerdicts},
-		{Name: "useful", About: "At least one of the sample records does not fail.", Opened: true, Run: checkUseful},
-		{Name: "valid-json", About: "Lines and column values are valid JSON, on one line.", Opened: true, Run: checkValidJSON},
-		{Name: "batch-of-one", About: "Every sample record can be computed in a batch of its own.", Opened: true, Run: checkBatchOfOne},
-		{Name: "repeatable", About: "The same batch gives the same results every time.", Opened: true, Run: checkRepeatable},
-		{Name: "alone-or-together", About: "A record's result is the same alone and in a batch.", Opened: true, Run: checkAlone},
-		{Name: "order", About: "Results are in the order of the records.", Opened: true, Run: checkOrder},
-		{Name: "large-batch", About: "A batch much larger than requested is computed.", Opened: true, Run: checkLargeBatch},
-		{Name: "unicode", About: "Text in any script and with any escape is computed or rejected.", Opened: true, Run: checkUnicode},
-		{Name: "large-record", About: "A record of one megabyte is computed or rejected without affecting others.", Opened: true, Run: checkLargeRecord},
-		{Name: "odd-records", About: "Records that are not objects, or lack members, are computed or rejected without affecting others.", Opened: true, Run: checkOddRecords},
-		{Name: "memory", About: "The kernel does not modify a batch, nor read it after its results are complete.", Opened: true, Run: checkMemory},
-		{Name: "in-flight", About: "A kernel with several batches in flight completes them in order.", Opened: true, Run: checkInFlight},
-		{Name: "concurrent", About: "A concurrent kernel answers records at the same time as it does one by one.", Opened: true, Run: checkConcurrent},
-		{Name: "give-up", About: "A concurrent kernel gives up a record when asked to.", Opened: true, Run: checkGiveUp},
+		{"describe", "Describe is cheap and returns the same answer each time.", false, (*trial).checkDescribe},
+		{"close-unopened", "A kernel that was described but never opened can be closed, as plan does.", false, (*trial).checkCloseUnopened},
+		{"open-close", "Open and Close succeed.", false, (*trial).checkOpenClose},
+		{"close-twice", "A second Close is harmless.", false, (*trial).checkCloseTwice},
+		{"verdicts", "Every record of a batch gets exactly one verdict.", true, (*trial).checkVerdicts},
+		{"useful", "At least one of the sample records does not fail.", true, (*trial).checkUseful},
+		{"valid-json", "Lines and column values are valid JSON, on one line.", true, (*trial).checkValidJSON},
+		{"batch-of-one", "Every sample record can be computed in a batch of its own.", true, (*trial).checkBatchOfOne},
+		{"repeatable", "The same batch gives the same results every time.", true, (*trial).checkRepeatable},
+		{"alone-or-together", "A record's result is the same alone and in a batch.", true, (*trial).checkAlone},
+		{"order", "Results are in the order of the records.", true, (*trial).checkOrder},
+		{"large-batch", "A batch much larger than requested is computed.", true, (*trial).checkLargeBatch},
+		{"unicode", "Text in any script and with any escape is computed or rejected.", true, (*trial).checkUnicode},
+		{"large-record", "A record of one megabyte is computed or rejected without affecting others.", true, (*trial).checkLargeRecord},
+		{"odd-records", "Records that are not objects, or lack members, are computed or rejected without affecting others.", true, (*trial).checkOddRecords},
+		{"memory", "The kernel does not modify a batch, nor read it after its results are complete.", true, (*trial).checkMemory},
+		{"in-flight", "A kernel with several batches in flight completes them in order.", true, (*trial).checkInFlight},
+		{"concurrent", "A concurrent kernel answers records at the same time as it does one by one.", true, (*trial).checkConcurrent},
+		{"give-up", "A concurrent kernel gives up a record when asked to.", true, (*trial).checkGiveUp},
 	}
 }
-
-// skipped is returned by a check that does not apply to the kernel.
-type skipped string
-
-func (s skipped) Error() string { return "skipped: " + string(s) }

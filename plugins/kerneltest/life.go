@@ -1,7 +1,6 @@
 package kerneltest
 
 import (
-	"context"
 	"reflect"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -10,73 +9,51 @@ import (
 // maxInFlight is the limit of plugins.Info.InFlight.
 const maxInFlight = 64
 
-func checkDescribe(ctx context.Context, k plugins.Kernel, o Options) error {
-	defer k.Close() // Describe may have started something that Open would use
-	var first plugins.Info
-	for i := range 3 {
-		info, err := k.Describe(ctx, o.Config)
-		if err != nil {
-			return describeError(err)
-		}
-		if i == 0 {
-			first = info
-		} else if !reflect.DeepEqual(info, first) {
-			return fail(SameAnswer,
-				"Describe returned %+v first, then %+v", first, info)
+func (t *trial) checkDescribe() {
+	defer t.kernel.Close() // Describe may have started something that Open would use
+	first := t.describe()
+	for range 2 {
+		if info := t.describe(); !reflect.DeepEqual(info, first) {
+			t.fail(SameAnswer, "Describe returned %+v first, then %+v", first, info)
 		}
 	}
 	if first.BatchSize < 0 || first.InFlight < 0 || first.InFlight > maxInFlight {
-		return fail(NoPreference,
-			"Describe asks for batches of %d records and %d batches in flight", first.BatchSize, first.InFlight)
+		t.fail(NoPreference, "Describe asks for batches of %d records and %d batches in flight", first.BatchSize, first.InFlight)
 	}
-	return nil
 }
 
-func describeError(err error) error {
-	return unusable(NeedsConfig, "Describe failed: %w", err)
+func (t *trial) checkCloseUnopened() {
+	t.describe()
+	if err := t.kernel.Close(); err != nil {
+		t.fail(CloseUnopened, "Close failed on a kernel that was never opened: %w", err)
+	}
 }
 
-func checkCloseUnopened(ctx context.Context, k plugins.Kernel, o Options) error {
-	if _, err := k.Describe(ctx, o.Config); err != nil {
-		return describeError(err)
+func (t *trial) checkOpenClose() {
+	t.open()
+	if err := t.kernel.Close(); err != nil {
+		t.fail(CloseQuietly, "Close failed: %w", err)
 	}
-	if err := k.Close(); err != nil {
-		return fail(CloseUnopened,
-			"Close failed on a kernel that was never opened: %w", err)
-	}
-	return nil
 }
 
-func checkOpenClose(ctx context.Context, k plugins.Kernel, o Options) error {
-	if err := open(ctx, k, o); err != nil {
-		return err
-	}
-	if err := k.Close(); err != nil {
-		return fail(CloseQuietly, "Close failed: %w", err)
-	}
-	return nil
-}
-
-func checkCloseTwice(ctx context.Context, k plugins.Kernel, o Options) error {
-	if err := open(ctx, k, o); err != nil {
-		return err
-	}
-	if err := k.Close(); err != nil {
-		return fail(CloseQuietly, "Close failed: %w", err)
-	}
+func (t *trial) checkCloseTwice() {
+	t.checkOpenClose()
 	// An error is fine; the session catches a panic or a hang.
-	_ = k.Close()
-	return nil
+	_ = t.kernel.Close()
+}
+
+func (t *trial) describe() plugins.Info {
+	info, err := t.kernel.Describe(t.ctx, t.Config)
+	if err != nil {
+		t.refuse(NeedsConfig, "Describe failed: %w", err)
+	}
+	return info
 }
 
 // open prepares the kernel as a worker does before the first batch.
-func open(ctx context.Context, k plugins.Kernel, o Options) error {
-	if _, err := k.Describe(ctx, o.Config); err != nil {
-		return describeError(err)
+func (t *trial) open() {
+	t.describe()
+	if err := t.kernel.Open(t.ctx, t.Device, t.Config); err != nil {
+		t.refuse(NeedsDevice, "Open failed on %s: %w", t.Device.Name, err)
 	}
-	if err := k.Open(ctx, o.Device, o.Config); err != nil {
-		return unusable(NeedsDevice,
-			"Open failed on %s: %w", o.Device.Name, err)
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
@@ -80,109 +79,60 @@ func NewSession(start Starter, o Options) *Session {
 	return &Session{start: start, options: o.withDefaults()}
 }
 
-// Run runs one check. The check fails if it exceeds the timeout, or if the kernel
-// panics in a goroutine that Run can recover.
+// Run runs one check, or skips it if the kernel is known to be unusable: it would fail with
+// the same error again. The check fails if it exceeds the timeout, or if the kernel panics in a
+// goroutine that Run can recover.
 func (s *Session) Run(ctx context.Context, c Check) Outcome {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	err := s.run(ctx, c)
-	outcome := Outcome{Check: c, Err: err, Took: time.Since(begin)}
+	outcome := Outcome{Check: c}
+	var failure *Failure
 	var skip skipped
-	if errors.As(err, &skip) {
-		outcome.Err, outcome.Skipped = nil, string(skip)
+	switch err := s.check(ctx, c); {
+	case errors.As(err, &skip):
+		outcome.Skipped = string(skip)
+	case errors.As(err, &failure):
+		outcome.Err, s.refused = failure, failure.unusable
 	}
+	outcome.Took = time.Since(begin)
 	return outcome
 }
 
-// run runs a check, or skips it if the kernel is known to be unusable: it would fail
-// with the same error again.
-func (s *Session) run(ctx context.Context, c Check) error {
+func (s *Session) check(ctx context.Context, c Check) error {
 	if s.refused {
 		return skipped("the kernel could not be started or opened")
 	}
-	err := s.check(ctx, c)
-	if f := (*Failure)(nil); errors.As(err, &f) {
-		s.refused = f.unusable
-	}
-	return err
-}
-
-func (s *Session) check(ctx context.Context, c Check) error {
-	if !c.Opened {
+	if s.kernel == nil || !c.Opened {
 		k, end, err := s.start(ctx)
 		if err != nil {
-			return startError(err)
+			f := newFailure(StartByHand, "the kernel did not start: %w", err)
+			f.unusable = true
+			return f
 		}
-		defer end()
-		return s.attempt(ctx, k, c.Run)
+		if !c.Opened {
+			defer end()
+			return s.run(ctx, k, c.run)
+		}
+		if err := s.run(ctx, k, (*trial).open); err != nil {
+			end()
+			return err
+		}
+		s.kernel, s.end = k, end
 	}
-	if err := s.ready(ctx); err != nil {
-		return err
-	}
-	err := s.attempt(ctx, s.kernel, c.Run)
-	var skip skipped
-	if err != nil && !errors.As(err, &skip) {
+	err := s.run(ctx, s.kernel, c.run)
+	if failure := (*Failure)(nil); errors.As(err, &failure) {
 		s.drop() // the kernel may be broken: the next check gets a fresh one
 	}
 	return err
 }
 
-func startError(err error) error {
-	return unusable(StartByHand, "the kernel did not start: %w", err)
-}
-
-// ready opens the kernel that checks share.
-func (s *Session) ready(ctx context.Context) error {
-	if s.kernel != nil {
-		return nil
-	}
-	k, end, err := s.start(ctx)
-	if err != nil {
-		return startError(err)
-	}
-	if err := s.attempt(ctx, k, open); err != nil {
-		end()
-		return err
-	}
-	s.kernel, s.end = k, end
-	return nil
-}
-
-// attempt calls f in a separate goroutine, which it abandons if the kernel never
-// returns.
-func (s *Session) attempt(ctx context.Context, k plugins.Kernel, f func(context.Context, plugins.Kernel, Options) error) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				f := fail(ReturnNotPanic, "the kernel panicked: %v", p)
-				f.Detail = string(debug.Stack())
-				done <- f
-			}
-		}()
-		done <- f(ctx, k, s.options)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done: // f respects the context, and its error says more
-		if err != nil {
-			return err
-		}
-	case <-time.After(100 * time.Millisecond):
-	}
-	return fail(MoreTime,
-		"the check did not finish within %s: %w", s.options.Timeout, context.Cause(ctx))
+func (s *Session) run(ctx context.Context, k plugins.Kernel, check func(*trial)) error {
+	return (&trial{Options: s.options, ctx: ctx, kernel: k}).run(check)
 }
 
 func (s *Session) drop() {
-	if s.end != nil {
-		s.end()
-	}
+	s.end()
 	s.kernel, s.end = nil, nil
 }
 
@@ -193,6 +143,6 @@ func (s *Session) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
 	defer cancel()
-	_ = s.attempt(ctx, s.kernel, func(_ context.Context, k plugins.Kernel, _ Options) error { return k.Close() })
+	_ = s.run(ctx, s.kernel, func(t *trial) { _ = t.kernel.Close() })
 	s.drop()
 }
