@@ -22,7 +22,6 @@ type arena struct {
 	// count from its beginning.
 	ownAt, peerAt uint64
 	space         space
-	inlineBelow   int // shorter strings are sent inline
 
 	mu     sync.Mutex
 	unmap  func()

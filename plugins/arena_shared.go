@@ -33,7 +33,7 @@ func makeArena(size uint64) (*arena, *os.File, error) {
 // mapArena maps both halves; the first is the worker's.
 func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 	half := size / 2
-	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}, inlineBelow: inlineBelow}
+	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}}
 	if !worker {
 		a.ownAt, a.peerAt = half, 0
 	}

@@ -1,15 +1,13 @@
 package plugins
 
 import (
-	"encoding/binary"
+	"bytes"
 	"fmt"
-	"math"
-	"unsafe"
 
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
-// inlineBelow is the size below which byte strings are sent inline: touching another page
+// inlineBelow is the size below which results are sent inline: touching another page
 // of the arena would cost more.
 const inlineBelow = 2 << 10
 
@@ -19,10 +17,10 @@ type carrier struct {
 	arena *arena // may be nil
 	held  []*Memory
 	total uint64 // bytes of all strings
-	// short puts short strings into the arena too. Records need its write protection
-	// whatever their size: otherwise a kernel that writes to them would fail in one batch
-	// and pass in another.
-	short bool
+	// least is the size below which strings are sent inline. It is 0 for records, which need the
+	// arena's write protection whatever their size: otherwise a kernel that writes to them
+	// would fail in one batch and pass in another.
+	least int
 }
 
 // fits counts n more bytes and reports whether the message stays within the limit. A
@@ -34,7 +32,7 @@ func (c *carrier) fits(n int) bool {
 
 // place allocates n bytes in the arena; nil if they must be sent inline.
 func (c *carrier) place(n int) (data []byte, offset uint64) {
-	if c.arena == nil || n < c.arena.inlineBelow && !c.short {
+	if c.arena == nil || n < c.least {
 		return nil, 0
 	}
 	b := c.arena.alloc(n)
@@ -77,29 +75,23 @@ func packBlock[T ~string | ~[]byte](c *carrier, items []T) *kernelpb.Block {
 	return block
 }
 
-// packInPlace describes items that are already in this side's half of the arena, in
-// order; nil if they are not.
-func packInPlace(c *carrier, items [][]byte) *kernelpb.Block {
-	if c.arena == nil || len(items) == 0 {
-		return nil
+// packShared is packBlock for items that the caller may have put into this side's half of the
+// arena: if all of them are there, it describes where.
+func packShared(c *carrier, items [][]byte) *kernelpb.Block {
+	if c.arena == nil {
+		return packBlock(c, items)
 	}
-	first, ok := c.arena.offsetOf(items[0])
-	if !ok {
-		return nil
-	}
-	block := &kernelpb.Block{
-		Offset: &first, Lengths: make([]uint32, len(items)), Gaps: make([]uint32, len(items)-1),
-	}
-	end, total := first, 0
+	block := &kernelpb.Block{Offset: &c.arena.ownAt, Lengths: make([]uint32, len(items)), Gaps: make([]int64, len(items))}
+	end, total := c.arena.ownAt, 0
 	for i, item := range items {
 		at, ok := c.arena.offsetOf(item)
-		if !ok || at < end || at-end > math.MaxUint32 {
-			return nil
+		switch {
+		case len(item) == 0: // anywhere
+			at = end
+		case !ok:
+			return packBlock(c, items)
 		}
-		if i > 0 {
-			block.Gaps[i-1] = uint32(at - end)
-		}
-		block.Lengths[i] = uint32(len(item))
+		block.Lengths[i], block.Gaps[i] = uint32(len(item)), int64(at-end)
 		end = at + uint64(len(item))
 		total += len(item)
 	}
@@ -107,41 +99,32 @@ func packInPlace(c *carrier, items [][]byte) *kernelpb.Block {
 	return block
 }
 
-// blockData returns a block's bytes, gaps included. The other side may still change bytes
-// that are in the arena.
+// blockData returns the bytes of a block, which must not have gaps. The other side may still
+// change bytes that are in the arena.
 func blockData(block *kernelpb.Block, a *arena) ([]byte, error) {
-	if block == nil || block.Offset == nil {
+	switch {
+	case len(block.GetGaps()) > 0:
+		return nil, fmt.Errorf("a block has gaps")
+	case block == nil || block.Offset == nil:
 		return block.GetInline(), nil
 	}
-	return a.at(block.GetOffset(), blockSize(block))
+	return a.at(block.GetOffset(), sharedBytes(block))
 }
 
-// blockSize returns the number of bytes that a block takes in the arena, gaps included.
-func blockSize(block *kernelpb.Block) uint64 {
-	if block == nil || block.Offset == nil {
-		return 0
-	}
-	total := uint64(0) // cannot overflow: a message has too few 32-bit numbers for that
-	for _, length := range block.GetLengths() {
-		total += uint64(length)
-	}
-	for _, gap := range block.GetGaps() {
-		total += uint64(gap)
+// sharedBytes returns the number of bytes of a block in the arena.
+func sharedBytes(block *kernelpb.Block) (total uint64) {
+	if block != nil && block.Offset != nil {
+		for _, length := range block.GetLengths() {
+			total += uint64(length) // cannot overflow: a message has too few 32-bit numbers for that
+		}
 	}
 	return total
 }
 
-// eachItem calls take with the bounds of each item in the block's data of size bytes.
+// eachItem calls take with the bounds of each item in a block's data of size bytes.
 func eachItem(block *kernelpb.Block, size int, take func(i, from, to int)) error {
-	lengths, gaps := block.GetLengths(), block.GetGaps()
-	if len(gaps) > 0 && len(gaps) != len(lengths)-1 {
-		return fmt.Errorf("a block of %d items has %d gaps", len(lengths), len(gaps))
-	}
 	at := 0
-	for i, length := range lengths {
-		if i > 0 && len(gaps) > 0 {
-			at += int(gaps[i-1])
-		}
+	for i, length := range block.GetLengths() {
 		end := at + int(length)
 		if end > size {
 			return fmt.Errorf("item %d of a block ends past its bytes", i)
@@ -164,11 +147,28 @@ func splitBlock(block *kernelpb.Block, data []byte) ([][]byte, error) {
 // unpackInPlace returns a block's items without copying them. It is for the kernel's
 // side: the worker does not change records in use.
 func unpackInPlace(block *kernelpb.Block, a *arena) ([][]byte, error) {
-	data, err := blockData(block, a)
-	if err != nil {
-		return nil, err
+	gaps := block.GetGaps()
+	if len(gaps) == 0 {
+		data, err := blockData(block, a)
+		if err != nil {
+			return nil, err
+		}
+		return splitBlock(block, data)
 	}
-	return splitBlock(block, data)
+	items := make([][]byte, len(gaps))
+	if len(gaps) != len(block.GetLengths()) {
+		return nil, fmt.Errorf("a block of %d items has %d gaps", len(block.GetLengths()), len(gaps))
+	}
+	at := block.GetOffset()
+	for i, length := range block.GetLengths() {
+		at += uint64(gaps[i])
+		var err error
+		if items[i], err = a.at(at, uint64(length)); err != nil {
+			return nil, err
+		}
+		at += uint64(length)
+	}
+	return items, nil
 }
 
 // unpackCopy returns copies of a block's items, which the other side cannot change.
@@ -177,10 +177,7 @@ func unpackCopy(block *kernelpb.Block, a *arena) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if block != nil && block.Offset != nil {
-		data = append([]byte(nil), data...)
-	}
-	return splitBlock(block, data)
+	return splitBlock(block, bytes.Clone(data))
 }
 
 // unpackStrings is unpackCopy for strings.
@@ -193,40 +190,4 @@ func unpackStrings(block *kernelpb.Block, a *arena) ([]string, error) {
 	items := make([]string, len(block.GetLengths()))
 	err = eachItem(block, len(text), func(i, from, to int) { items[i] = text[from:to] })
 	return items, err
-}
-
-// packNumbers encodes values as little-endian binary: into the arena, and the message
-// refers to them there, or into the returned bytes, to be sent inline.
-func packNumbers[T any](c *carrier, message *kernelpb.Column, values []T, put func([]byte, []T)) []byte {
-	size := binary.Size(values)
-	if !c.fits(size) {
-		return nil
-	}
-	data, offset := c.place(size)
-	inline := data == nil
-	if inline {
-		data = make([]byte, size)
-	}
-	put(data, values)
-	if inline {
-		return data
-	}
-	message.Offset, message.Size = &offset, uint64(len(data))
-	return nil
-}
-
-// unpackNumbers returns a copy of a column's values.
-func unpackNumbers[T any](message *kernelpb.Column, inline []byte, a *arena, get func([]byte) []T) ([]T, error) {
-	data := inline
-	if message.Offset != nil {
-		var err error
-		if data, err = a.at(message.GetOffset(), message.GetSize()); err != nil {
-			return nil, err
-		}
-	}
-	size := int(unsafe.Sizeof(*new(T)))
-	if len(data)%size != 0 {
-		return nil, fmt.Errorf("%d bytes are not a whole number of values", len(data))
-	}
-	return get(data), nil
 }

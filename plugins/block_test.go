@@ -33,9 +33,8 @@ func TestBlockThroughTheArena(t *testing.T) {
 	for _, size := range []int{0, 10, inlineBelow / 8, inlineBelow, 100_000} {
 		for _, n := range []int{0, 1, 8, 40} {
 			host, kernel := arenaPair(t, 64<<20)
-			host.inlineBelow = inlineBelow
 			items := randomItems(r, n, size)
-			c := &carrier{arena: host}
+			c := &carrier{arena: host, least: inlineBelow}
 			block := overTheWire(t, packBlock(c, items))
 			total := len(bytes.Join(items, nil))
 			if shared := block.Offset != nil; shared != (total >= inlineBelow) {
@@ -64,15 +63,14 @@ func equal(a, b [][]byte) bool {
 	return true
 }
 
-// Records that are in the arena are sent in place; others, and those out of order, are
-// copied.
+// Records that are in the arena are sent in place; others are copied.
 func TestRecordsInPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	host, kernel := arenaPair(t, 64<<20)
 	check := func(name string, batch Batch, inPlace bool) {
 		t.Helper()
 		c := &carrier{arena: host}
-		block := overTheWire(t, packRecords(c, batch))
+		block := overTheWire(t, packShared(c, batch.records))
 		if copied := len(c.held) > 0 || block.Offset == nil; copied == inPlace {
 			t.Errorf("%s: copied is %v", name, copied)
 		}
@@ -100,10 +98,10 @@ func TestRecordsInPlace(t *testing.T) {
 		check("some of them", NewBatch(batch.records[3:9]), true)
 		check("one", NewBatch(batch.records[5:6]), true)
 		check("left out", NewBatch([][]byte{batch.records[1], batch.records[7], batch.records[8]}), true)
-		check("out of order", NewBatch([][]byte{batch.records[1], batch.records[0]}), false)
-		check("twice the same", NewBatch([][]byte{batch.records[1], batch.records[1]}), false)
+		check("out of order", NewBatch([][]byte{batch.records[1], batch.records[0]}), true)
+		check("twice the same", NewBatch([][]byte{batch.records[1], batch.records[1]}), true)
 		check("one outside", NewBatch([][]byte{batch.records[0], []byte("outside")}), false)
-		check("one empty", NewBatch([][]byte{batch.records[0], {}}), false)
+		check("one empty", NewBatch([][]byte{{}, batch.records[0], {}}), true)
 		memory.Free()
 	}
 	check("outside", NewBatch([][]byte{[]byte("a"), []byte("b")}), false)
@@ -193,20 +191,20 @@ func TestResultsAreCopies(t *testing.T) {
 // the arena ends at end, the worker's at end/2.
 func hostileOffsets(end uint64) map[string]*kernelpb.ProcessReply {
 	half := end / 2
-	lines := func(offset uint64, gaps []uint32, lengths ...uint32) *kernelpb.ProcessReply {
+	lines := func(offset uint64, gaps []int64, lengths ...uint32) *kernelpb.ProcessReply {
 		return &kernelpb.ProcessReply{
 			Verdicts: []byte{byte(Lines)}, LineCounts: []uint32{uint32(len(lengths))},
 			Lines: &kernelpb.Block{Offset: &offset, Lengths: lengths, Gaps: gaps},
 		}
 	}
-	column := func(offset, size uint64, width uint32) *kernelpb.ProcessReply {
+	column := func(offset uint64, size, width uint32) *kernelpb.ProcessReply {
 		return &kernelpb.ProcessReply{Verdicts: []byte{byte(Columns)}, Columns: []*kernelpb.Column{{
-			Name: "c", Width: width, Offset: &offset, Size: size, Values: &kernelpb.Column_Int64S{},
+			Name: "c", Width: width, Kind: "int64", Values: &kernelpb.Block{Offset: &offset, Lengths: []uint32{size}},
 		}}}
 	}
 	strings := func(offset uint64, lengths ...uint32) *kernelpb.ProcessReply {
 		return &kernelpb.ProcessReply{Verdicts: []byte{byte(Columns)}, Columns: []*kernelpb.Column{{
-			Name: "c", Values: &kernelpb.Column_Strings{Strings: &kernelpb.Block{Offset: &offset, Lengths: lengths}},
+			Name: "c", Kind: KindString, Values: &kernelpb.Block{Offset: &offset, Lengths: lengths},
 		}}}
 	}
 	many := make([]uint32, 1<<16)
@@ -230,17 +228,14 @@ func hostileOffsets(end uint64) map[string]*kernelpb.ProcessReply {
 		"across the halves":           lines(half-1, nil, 2),
 		"longer than all":             lines(half, nil, math.MaxUint32),
 		"sum longer than all":         lines(half, nil, many...),
-		"gap longer than all":         lines(half, []uint32{math.MaxUint32}, 1, 1),
-		"gap across the end":          lines(end-3, []uint32{2}, 1, 1),
-		"too few gaps":                lines(half, []uint32{1}, 1, 1, 1),
-		"too many gaps":               lines(half, []uint32{1, 1}, 1, 1),
-		"a gap without items":         lines(half, []uint32{1}),
-		"more gaps than items":        lines(half, make([]uint32, 9), 1),
+		"gaps":                        lines(half, []int64{0, 0}, 1, 1),
+		"too few gaps":                lines(half, []int64{1}, 1, 1, 1),
+		"a gap without items":         lines(half, []int64{1}),
 		"column at the end":           column(end, 8, 0),
 		"column across the end":       column(end-7, 8, 0),
 		"column in the other half":    column(0, 8, 0),
-		"column of largest size":      column(half, math.MaxUint64, 0),
-		"column of largest offset":    column(math.MaxUint64, math.MaxUint64, 0),
+		"column of largest size":      column(half, math.MaxUint32, 0),
+		"column of largest offset":    column(math.MaxUint64, math.MaxUint32, 0),
 		"column of half a value":      column(half, 12, 0),
 		"column of too many values":   column(half, 16, 0),
 		"columns over the limit":      three,
@@ -301,11 +296,11 @@ func FuzzUnpackRequest(f *testing.F) {
 		f.Add(data)
 	}
 	zero, last := uint64(0), uint64(len(host.own)-2)
-	seed(&kernelpb.Block{Offset: &zero, Lengths: []uint32{3, 4}, Gaps: []uint32{2}}, 0, 1, 2, 1, 0, 0, 1, 3)
+	seed(&kernelpb.Block{Offset: &zero, Lengths: []uint32{3, 4}, Gaps: []int64{2, -4}}, 0, 1, 2, 1, 0, 0, 1, 3)
 	seed(&kernelpb.Block{Offset: &last, Lengths: []uint32{3}}, 0, 1, 2, 1)
 	seed(&kernelpb.Block{Inline: []byte("abcd"), Lengths: []uint32{4}}, 3, 1, 4, 0)
 	seed(&kernelpb.Block{Inline: []byte("abcd"), Lengths: []uint32{4}}, 3, 2, math.MaxUint32, math.MaxUint32)
-	seed(&kernelpb.Block{Inline: []byte("abcd"), Lengths: []uint32{1, 1}, Gaps: []uint32{2}}, 1, 1)
+	seed(&kernelpb.Block{Inline: []byte("abcd"), Lengths: []uint32{1, 1}, Gaps: []int64{2, 2}}, 1, 1)
 	s := newServer(nil, kernel)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var request kernelpb.ProcessRequest

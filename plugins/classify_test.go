@@ -250,7 +250,7 @@ func TestClassifyReturned(t *testing.T) {
 func TestClassifyUnclassifiedReply(t *testing.T) {
 	for onCPU, want := range map[bool]fault.Kind{false: fault.Device, true: fault.Batch} {
 		c := &batches{link: &link{onCPU: onCPU}}
-		err := c.fill(NewResults(1), &kernelpb.ProcessReply{Failure: &kernelpb.Failure{Message: "it failed", Detail: "GPU is lost"}})
+		err := c.fill(NewResults(1), &kernelpb.ProcessReply{Failure: []byte(`{"message":"it failed","detail":"GPU is lost"}`)})
 		if fault.KindOf(err) != want {
 			t.Errorf("on a CPU %v: %s", onCPU, fault.KindOf(err))
 		}

@@ -35,7 +35,10 @@ func (c *client) Describe(ctx context.Context, config Config) (Info, error) {
 	if err != nil {
 		return Info{}, c.unary(ctx, err)
 	}
-	info := unpackInfo(reply.GetInfo())
+	info, err := unpackInfo(reply.GetInfo())
+	if err != nil {
+		return info, err
+	}
 	if len(info.Inputs) > maxInputs {
 		return info, fault.KernelConfig.New("the kernel declares %d inputs; the limit is %d", len(info.Inputs), maxInputs)
 	}
@@ -55,11 +58,11 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 	c.link.mu.Lock()
 	c.link.onCPU = !device.GPU
 	c.link.mu.Unlock()
-	reply, err := c.link.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: packDevice(device)})
+	reply, err := c.link.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: encode(device)})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
-	c.link.note(reply.GetSources(), nil, nil)
+	c.link.note(reply.GetReport())
 	return c.link.unpackComputing(reply.GetFailure(), fault.Incompatible)
 }
 
@@ -67,22 +70,15 @@ func (c *client) Open(ctx context.Context, device Device, config Config) error {
 func (c *client) Close() error { return c.close(context.Background()) }
 
 func (c *client) close(ctx context.Context) error {
+	c.link.markUnfit(errClosed)
 	c.link.mu.Lock()
-	stream := c.batches.stream
-	if c.link.broken == nil {
-		c.link.broken = errClosed
-	}
+	c.link.closed = true
+	flows := []*flow{c.records.flow, c.batches.flow}
 	c.link.mu.Unlock()
-	if err := c.records.close(ctx); err != nil {
-		return err
-	}
-	if stream != nil {
-		stream.close()
-		// The kernel handles one call at a time: wait for the batches in flight first.
-		select {
-		case <-stream.ended:
-		case <-ctx.Done():
-			return ctx.Err()
+	// The kernel handles one call at a time: wait for what is in flight first.
+	for _, f := range flows {
+		if err := f.end(ctx); err != nil {
+			return err
 		}
 	}
 	reply, err := c.link.rpc.Close(ctx, &kernelpb.CloseRequest{})
@@ -111,9 +107,12 @@ func (c *client) unary(ctx context.Context, err error) error {
 // which could then not enforce its timeout.
 func (c *client) Process(_ context.Context, batch Batch, results *Results) error {
 	finish := results.Defer()
-	held := &carrier{arena: c.link.sharedArena(), short: true}
-	request := &kernelpb.ProcessRequest{Records: packRecords(held, batch), Spans: c.link.spansOf(batch), Fetched: packFetched(held, batch),
-		IsolateMs: uint32(min(max(batch.isolation.Milliseconds(), 0), math.MaxUint32))}
+	held := &carrier{arena: c.link.sharedArena()}
+	request := &kernelpb.ProcessRequest{
+		Records: packShared(held, batch.records), Spans: c.link.spansOf(batch),
+		Fetched:   packFetched(held, batch.fetched, batch.Len(), func(i, k int) []byte { return batch.At(i).files()[k] }),
+		IsolateMs: uint32(min(max(batch.isolation.Milliseconds(), 0), math.MaxUint32)),
+	}
 	if size := max(held.total, uint64(proto.Size(request))); size > maxMessage {
 		held.free()
 		finish(fault.TooLarge.New("a batch of %d bytes exceeds the limit of %d", size, maxMessage))
@@ -128,10 +127,8 @@ func (c *client) Process(_ context.Context, batch Batch, results *Results) error
 
 // failAll completes all batches and records in flight, and all future ones, with err.
 func (c *client) failAll(err error) {
+	c.link.markUnfit(err)
 	c.link.mu.Lock()
-	if c.link.broken == nil {
-		c.link.broken = err
-	}
 	pending := c.batches.pending
 	c.batches.pending = nil
 	c.link.mu.Unlock()
@@ -139,14 +136,6 @@ func (c *client) failAll(err error) {
 		p.complete(err)
 	}
 	c.records.fail(err)
-}
-
-// packRecords does not copy records that are already in the arena.
-func packRecords(c *carrier, batch Batch) *kernelpb.Block {
-	if block := packInPlace(c, batch.records); block != nil {
-		return block
-	}
-	return packBlock(c, batch.records)
 }
 
 // Answer sends a record to the kernel process and waits for its answer. If ctx is done
@@ -158,7 +147,7 @@ func (c *client) Answer(ctx context.Context, record Record) Answer {
 		return c.within.answer(ctx, record).checked(c.link.isOnCPU())
 	}
 	answer := make(chan Answer, 1)
-	number, err := c.records.ask(record, &hearing{answered: func(a Answer, _ bool) { answer <- a }})
+	number, err := c.records.ask(record, 0, func(a Answer, _ bool) { answer <- a })
 	if err != nil {
 		return FailedBy(err)
 	}
@@ -167,7 +156,7 @@ func (c *client) Answer(ctx context.Context, record Record) Answer {
 		return a
 	case <-ctx.Done():
 	}
-	c.records.revoke(number)
+	c.records.expire(number)
 	return <-answer
 }
 
@@ -178,26 +167,9 @@ func (c *client) Ask(record Record, limit time.Duration, answered func(a Answer,
 		c.within.ask(record, limit, c.link.isOnCPU(), answered)
 		return
 	}
-	if _, err := c.records.ask(record, &hearing{answered: answered, until: time.Now().Add(limit)}); err != nil {
+	if _, err := c.records.ask(record, limit, answered); err != nil {
 		answered(FailedBy(err), false)
 	}
-}
-
-// Trim asks the kernel to release cached memory, and returns what its framework held
-// before and after.
-func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err error) {
-	reply, err := c.link.rpc.Trim(ctx, &kernelpb.TrimRequest{})
-	if status.Code(err) == codes.Unimplemented { // a kernel in another language, or an old one
-		return before, after, nil
-	}
-	if err != nil {
-		return before, after, c.unary(ctx, err)
-	}
-	before, after = unpackMemory(reply.GetBefore()), unpackMemory(reply.GetAfter())
-	c.link.mu.Lock()
-	c.link.memory = after
-	c.link.mu.Unlock()
-	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
 }
 
 // Broken reports whether no further batch can be sent: the process has exited, or has

@@ -178,17 +178,13 @@ func shown(r *Results) string {
 	return b.String()
 }
 
-func TestInfoAndDeviceRoundTrip(t *testing.T) {
+func TestInfoRoundTrip(t *testing.T) {
 	info := Info{Name: "n", Version: "v", BatchSize: 7, InFlight: 3, Ahead: 9, NeedsGPU: true, Frameworks: []string{"torch"}, MinMemory: 1 << 40, CanTrim: true, MaxWorkers: 2, RecordTimeout: 600 * time.Second}
-	if got := unpackInfo(overTheWire(t, packInfo(info))); !reflect.DeepEqual(got, info) {
-		t.Errorf("info %+v", got)
+	if got, err := unpackInfo(encode(info)); err != nil || !reflect.DeepEqual(got, info) {
+		t.Errorf("info %+v, %v", got, err)
 	}
-	device := Device{Name: "GPU 3", Index: 3, UUID: "GPU-x", Memory: 1 << 37, Count: 2, GPU: true, Threads: 8}
-	if got := unpackDevice(overTheWire(t, packDevice(device))); got != device {
-		t.Errorf("device %+v", got)
-	}
-	if got := unpackInfo(nil); !reflect.DeepEqual(got, Info{}) {
-		t.Errorf("no info is %+v", got)
+	if got, err := unpackInfo(nil); err != nil || !reflect.DeepEqual(got, Info{}) {
+		t.Errorf("no info is %+v, %v", got, err)
 	}
 }
 
@@ -198,13 +194,14 @@ func TestInfoBounds(t *testing.T) {
 		{Info{BatchSize: -1, InFlight: -5, Ahead: -1, RecordTimeout: -1}, Info{}},
 		{Info{BatchSize: math.MaxInt, InFlight: math.MaxInt, Ahead: math.MaxInt}, Info{BatchSize: math.MaxInt32, InFlight: maxInFlight, Ahead: maxAhead}},
 	} {
-		if got := unpackInfo(overTheWire(t, packInfo(test.in))); !reflect.DeepEqual(got, test.want) {
+		if got, err := unpackInfo(encode(test.in)); err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%+v became %+v", test.in, got)
 		}
 	}
-	hostile := &kernelpb.Info{BatchSize: math.MaxUint32, InFlight: math.MaxUint32, Ahead: math.MaxUint32, RecordTimeoutMs: math.MaxUint64}
-	if got := unpackInfo(hostile); got.InFlight != maxInFlight || got.Ahead != maxAhead || got.BatchSize != math.MaxInt32 || got.RecordTimeout <= 0 {
-		t.Errorf("hostile info: %+v", got)
+	for _, hostile := range []string{`{"batch_size":1e30}`, `{"inputs":1}`, `[]`, `x`} {
+		if _, err := unpackInfo([]byte(hostile)); fault.KindOf(err) != fault.Incompatible {
+			t.Errorf("%s: %v", hostile, err)
+		}
 	}
 }
 
@@ -212,13 +209,13 @@ func TestFailureRoundTrip(t *testing.T) {
 	if packFailure(nil) != nil || unpackFailure(nil, fault.Batch) != nil {
 		t.Error("no failure is one")
 	}
-	err := unpackFailure(overTheWire(t, packFailure(Detail(OutOfMemory(fmt.Errorf("no memory")), "trace"))), fault.Batch)
+	err := unpackFailure(packFailure(Detail(OutOfMemory(fmt.Errorf("no memory")), "trace")), fault.Batch)
 	if e := fault.As(err); e == nil || e.Kind != fault.OOM || e.Message != "no memory" || e.Detail != "trace" {
 		t.Errorf("failure %#v", err)
 	}
-	for _, kind := range []uint32{0, 200, 256 + uint32(fault.Device), math.MaxUint32} {
-		if err := unpackFailure(&kernelpb.Failure{Kind: kind, Message: "m"}, fault.Batch); fault.KindOf(err) != fault.Batch {
-			t.Errorf("kind %d became %s", kind, fault.KindOf(err))
+	for _, failure := range []string{`{}`, `{"kind":"unknown"}`, `{"kind":"of another version"}`, `{"kind":6}`, `x`} {
+		if err := unpackFailure([]byte(failure), fault.Batch); fault.KindOf(err) != fault.Batch {
+			t.Errorf("%s became %v", failure, err)
 		}
 	}
 }
@@ -238,10 +235,13 @@ func TestInvalidUTF8(t *testing.T) {
 	if message := got.At(0).Message; message != "bad \ufffd" {
 		t.Errorf("message %q", message)
 	}
-	overTheWire(t, packFailure(Detail(fmt.Errorf("%s", bad), bad)))
-	overTheWire(t, packInfo(Info{Name: bad, Version: bad, Frameworks: []string{bad}}))
-	overTheWire(t, packDevice(Device{Name: bad, UUID: bad}))
+	if e := parseFailure(packFailure(Detail(fmt.Errorf("%s", bad), bad))); e.Message != "bad \ufffd" || e.Detail != "bad \ufffd" {
+		t.Errorf("failure %+v", e)
+	}
 }
+
+// oneItem returns a block with one item.
+func oneItem(data []byte) *kernelpb.Block { return packBlock(new(carrier), [][]byte{data}) }
 
 // hostileReplies are invalid answers to a batch of 3.
 var hostileReplies = []struct {
@@ -260,20 +260,20 @@ var hostileReplies = []struct {
 	{"a huge count", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{math.MaxUint32}, Lines: packBlock(new(carrier), [][]byte{{1}})}, "fewer lines"},
 	{"more lines", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Lines: packBlock(new(carrier), [][]byte{{1}})}, "more lines or messages"},
 	{"more counts", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, LineCounts: []uint32{0}}, "more lines or messages"},
-	{"no message", &kernelpb.ProcessReply{Verdicts: []byte{5, 5, 1}, Messages: []string{"one"}}, "fewer messages"},
-	{"more messages", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Messages: []string{"one"}}, "more lines or messages"},
+	{"no message", &kernelpb.ProcessReply{Verdicts: []byte{5, 5, 1}, Failures: [][]byte{[]byte(`{"kind":"record","message":"one"}`)}}, "fewer messages"},
+	{"more messages", &kernelpb.ProcessReply{Verdicts: []byte{1, 1, 1}, Failures: [][]byte{[]byte(`{"kind":"record","message":"one"}`)}}, "more lines or messages"},
 	{"length past the bytes", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{3}}}, "ends past its bytes"},
 	{"huge length", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Lengths: []uint32{math.MaxUint32}}}, "ends past its bytes"},
 	{"bytes left", &kernelpb.ProcessReply{Verdicts: []byte{2, 1, 1}, LineCounts: []uint32{1}, Lines: &kernelpb.Block{Inline: []byte("abc"), Lengths: []uint32{1}}}, "2 bytes more"},
 	{"columns without one", &kernelpb.ProcessReply{Verdicts: []byte{1, 3, 1}}, "record 1 of the batch the verdict columns, but returned no column"},
 	{"column without values", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c"}}}, "this version does not know its type"},
-	{"column without name", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Values: &kernelpb.Column_Bools{Bools: make([]byte, 3)}}}}, "invalid name or width"},
-	{"column too short", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Bools{Bools: make([]byte, 2)}}}}, "values for 2 records"},
-	{"column of broken numbers", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Float32S{Float32S: make([]byte, 13)}}}}, "not a whole number"},
-	{"column of huge width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxUint32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "invalid name or width"},
-	{"column of large width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxInt32, Values: &kernelpb.Column_Int64S{Int64S: make([]byte, 24)}}}}, "not a multiple of its width"},
-	{"a record that the device fails", &kernelpb.ProcessReply{Verdicts: []byte{5, 1, 1}, Messages: []string{"no"}, Failures: []*kernelpb.Failure{{Kind: uint32(fault.OOM), Message: "no memory"}}}, "no memory"},
-	{"column of broken strings", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Values: &kernelpb.Column_Strings{Strings: &kernelpb.Block{Lengths: []uint32{1, 1, 1}}}}}}, "ends past its bytes"},
+	{"column without name", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Kind: "bool", Values: oneItem(make([]byte, 3))}}}, "invalid name or width"},
+	{"column too short", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Kind: "bool", Values: oneItem(make([]byte, 2))}}}, "values for 2 records"},
+	{"column of broken numbers", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Kind: "float32", Values: oneItem(make([]byte, 13))}}}, "not a whole number"},
+	{"column of huge width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxUint32, Kind: "int64", Values: oneItem(make([]byte, 24))}}}, "invalid name or width"},
+	{"column of large width", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Width: math.MaxInt32, Kind: "int64", Values: oneItem(make([]byte, 24))}}}, "not a multiple of its width"},
+	{"a record that the device fails", &kernelpb.ProcessReply{Verdicts: []byte{5, 1, 1}, Failures: [][]byte{[]byte(`{"kind":"oom","message":"no memory"}`)}}, "no memory"},
+	{"column of broken strings", &kernelpb.ProcessReply{Verdicts: []byte{3, 3, 3}, Columns: []*kernelpb.Column{{Name: "c", Kind: KindString, Values: &kernelpb.Block{Lengths: []uint32{1, 1, 1}}}}}, "ends past its bytes"},
 }
 
 func TestHostileReplies(t *testing.T) {

@@ -1,12 +1,13 @@
 package plugins
 
 import (
-	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/rawnum"
+	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
 // Column is a new member for every record of a batch, as typed values: an array of Width
@@ -15,13 +16,137 @@ type Column struct {
 	Name  string
 	Width int
 	// shape has the dimensions of a record's values if there is more than one.
-	shape []int
-	// values is one of []float32, []float64, []int64, []bool, []string and
-	// jsonValues.
-	values any
+	shape  []int
+	values values
 }
 
-type jsonValues [][]byte
+// values are those of all records, one after another.
+type values interface {
+	kind() string
+	count() int
+	// appendOne appends the JSON of one value, appendArray that of several.
+	appendOne(dst []byte, i int) []byte
+	appendArray(dst []byte, from, to int) []byte
+	// raw returns values as they are in memory, little-endian; nil for texts.
+	raw(from, to int) []byte
+	pack(c *carrier) *kernelpb.Block
+}
+
+// series are values of one type.
+type series[T any] struct {
+	name  string
+	list  []T
+	write func(dst []byte, value T) []byte
+}
+
+func (s series[T]) kind() string { return s.name }
+
+func (s series[T]) count() int { return len(s.list) }
+
+func (s series[T]) appendOne(dst []byte, i int) []byte { return s.write(dst, s.list[i]) }
+
+func (s series[T]) appendArray(dst []byte, from, to int) []byte {
+	dst = append(dst, '[')
+	for i, value := range s.list[from:to] {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = s.write(dst, value)
+	}
+	return append(dst, ']')
+}
+
+// numbers are series with a binary form.
+type numbers[T rawnum.Number] struct{ series[T] }
+
+func (n numbers[T]) raw(from, to int) []byte { return rawnum.Bytes(n.list[from:to]) }
+
+func (n numbers[T]) pack(c *carrier) *kernelpb.Block {
+	return packBlock(c, [][]byte{rawnum.Bytes(n.list)})
+}
+
+type texts[T string | []byte] struct{ series[T] }
+
+func (t texts[T]) raw(int, int) []byte { return nil }
+
+func (t texts[T]) pack(c *carrier) *kernelpb.Block { return packBlock(c, t.list) }
+
+// float32s are numbers whose arrays are written faster than one by one.
+type float32s struct{ numbers[float32] }
+
+func (f float32s) appendArray(dst []byte, from, to int) []byte {
+	return jsonline.AppendFloat32s(dst, f.list[from:to])
+}
+
+// The kinds of columns that are not numbers.
+const (
+	KindString = "string"
+	KindJSON   = "json"
+)
+
+// Float32s returns a column of numbers, written with the fewest digits that identify a
+// float32. NaN and infinity become null.
+func Float32s(name string, width int, values []float32) Column {
+	return Column{Name: name, Width: width, values: float32s{numbers[float32]{series[float32]{"float32", values, func(dst []byte, f float32) []byte {
+		dst, _ = jsonline.AppendFloat32(dst, f)
+		return dst
+	}}}}}
+}
+
+// Float64s returns a column of numbers. NaN and infinity become null.
+func Float64s(name string, width int, values []float64) Column {
+	return Column{Name: name, Width: width, values: numbers[float64]{series[float64]{"float64", values, func(dst []byte, f float64) []byte {
+		dst, _ = jsonline.AppendFloat64(dst, f)
+		return dst
+	}}}}
+}
+
+// Int64s returns a column of integers.
+func Int64s(name string, width int, values []int64) Column {
+	return Column{Name: name, Width: width, values: numbers[int64]{series[int64]{"int64", values, jsonline.AppendInt}}}
+}
+
+// Bools returns a column of booleans, one per record.
+func Bools(name string, values []bool) Column { return boolArrays(name, 0, values) }
+
+func boolArrays(name string, width int, values []bool) Column {
+	return Column{Name: name, Width: width, values: numbers[bool]{series[bool]{"bool", values, strconv.AppendBool}}}
+}
+
+// Strings returns a column of strings, one per record. Invalid UTF-8 becomes the
+// replacement character.
+func Strings(name string, values []string) Column {
+	return Column{Name: name, values: texts[string]{series[string]{KindString, values, jsonline.AppendString}}}
+}
+
+// JSON returns a column of encoded JSON values, one per record. The worker validates them.
+func JSON(name string, values [][]byte) Column {
+	verbatim := func(dst, value []byte) []byte { return append(dst, value...) }
+	return Column{Name: name, values: texts[[]byte]{series[[]byte]{KindJSON, values, verbatim}}}
+}
+
+// Numbers returns a column of float32, float64, int64 or bool from their bytes, which it copies:
+// little-endian, and one for a boolean.
+func Numbers(name, kind string, width int, data []byte) (Column, error) {
+	switch kind {
+	case "float32":
+		return decodeNumbers(Float32s, name, width, data)
+	case "float64":
+		return decodeNumbers(Float64s, name, width, data)
+	case "int64":
+		return decodeNumbers(Int64s, name, width, data)
+	case "bool":
+		return decodeNumbers(boolArrays, name, width, data)
+	}
+	return Column{}, fmt.Errorf("this version does not know its type %q", kind)
+}
+
+func decodeNumbers[T rawnum.Number](column func(string, int, []T) Column, name string, width int, data []byte) (Column, error) {
+	if len(data)%rawnum.Size[T]() != 0 {
+		return Column{}, fmt.Errorf("%d bytes are not a whole number of values", len(data))
+	}
+	return column(name, width, rawnum.Get[T](data)), nil
+}
 
 // Shaped returns the column with values of several dimensions: Shaped(16, 128) for 16 rows of
 // 128 values per record, one row after another. Their product must be the width. In lines, they
@@ -50,168 +175,55 @@ func (c Column) shapeWidth() int {
 	return width
 }
 
-// The kinds of columns that are not numbers.
-const (
-	KindString = "string"
-	KindJSON   = "json"
-)
-
 // Kind returns the type of the values: float32, float64, int64, bool, KindString or KindJSON.
-func (c Column) Kind() string {
-	switch c.values.(type) {
-	case []float32:
-		return "float32"
-	case []float64:
-		return "float64"
-	case []int64:
-		return "int64"
-	case []bool:
-		return "bool"
-	case []string:
-		return KindString
-	}
-	return KindJSON
-}
+func (c Column) Kind() string { return c.values.kind() }
 
-// AppendRaw appends record i's values to dst as they are in memory, little-endian; a boolean
-// is one byte. It must not be used for strings and JSON.
-func (c Column) AppendRaw(dst []byte, i int) []byte {
-	switch v := c.values.(type) {
-	case []float32:
-		return appendRaw(dst, v, c.row(len(v), i), 4)
-	case []float64:
-		return appendRaw(dst, v, c.row(len(v), i), 8)
-	case []int64:
-		return appendRaw(dst, v, c.row(len(v), i), 8)
-	case []bool:
-		row := c.row(len(v), i)
-		at := len(dst)
-		dst = append(dst, make([]byte, row[1]-row[0])...)
-		rawnum.PutBools(dst[at:], v[row[0]:row[1]])
-	}
-	return dst
-}
-
-// Raw returns the values of the records from up to to, as AppendRaw appends them. They are
-// the column's own memory or in buffer.
-func (c Column) Raw(buffer []byte, from, to int) []byte {
-	switch v := c.values.(type) {
-	case []float32:
-		return rawOf(buffer, v[c.row(len(v), from)[0]:c.row(len(v), to)[0]])
-	case []float64:
-		return rawOf(buffer, v[c.row(len(v), from)[0]:c.row(len(v), to)[0]])
-	case []int64:
-		return rawOf(buffer, v[c.row(len(v), from)[0]:c.row(len(v), to)[0]])
-	}
-	buffer = buffer[:0]
-	for i := from; i < to; i++ {
-		buffer = c.AppendRaw(buffer, i)
-	}
-	return buffer
-}
-
-func rawOf[T rawnum.Number](buffer []byte, values []T) []byte {
-	if raw, ok := rawnum.View(values); ok {
-		return raw
-	}
-	return appendRaw(buffer[:0], values, [2]int{0, len(values)}, binary.Size(values)/max(len(values), 1))
-}
-
-func appendRaw[T rawnum.Number](dst []byte, values []T, row [2]int, size int) []byte {
-	at := len(dst)
-	dst = append(dst, make([]byte, size*(row[1]-row[0]))...)
-	rawnum.Put(dst[at:], values[row[0]:row[1]])
-	return dst
-}
-
-// Float32s returns a column of numbers, written with the fewest digits that identify a
-// float32. NaN and infinity become null.
-func Float32s(name string, width int, values []float32) Column {
-	return Column{Name: name, Width: width, values: values}
-}
-
-// Float64s returns a column of numbers. NaN and infinity become null.
-func Float64s(name string, width int, values []float64) Column {
-	return Column{Name: name, Width: width, values: values}
-}
-
-// Int64s returns a column of integers.
-func Int64s(name string, width int, values []int64) Column {
-	return Column{Name: name, Width: width, values: values}
-}
-
-// Bools returns a column of booleans, one per record.
-func Bools(name string, values []bool) Column { return Column{Name: name, values: values} }
-
-// Strings returns a column of strings, one per record. Invalid UTF-8 becomes the
-// replacement character.
-func Strings(name string, values []string) Column { return Column{Name: name, values: values} }
-
-// JSON returns a column of encoded JSON values, one per record. The worker validates them.
-func JSON(name string, values [][]byte) Column {
-	return Column{Name: name, values: jsonValues(values)}
+// Raw returns the values of the records from up to to as they are in memory, little-endian; a
+// boolean is one byte. It must not be used for strings and JSON. The caller must not change
+// them.
+func (c Column) Raw(from, to int) []byte {
+	width := max(c.Width, 1)
+	return c.values.raw(from*width, to*width)
 }
 
 // length returns the number of values.
 func (c Column) length() int {
-	switch v := c.values.(type) {
-	case []float32:
-		return len(v)
-	case []float64:
-		return len(v)
-	case []int64:
-		return len(v)
-	case []bool:
-		return len(v)
-	case []string:
-		return len(v)
-	case jsonValues:
-		return len(v)
+	if c.values == nil {
+		return 0
 	}
-	return 0
+	return c.values.count()
 }
 
-// rows returns the number of records that the column has values for; -1 if the number of
+// Rows returns the number of records that the column has values for; -1 if the number of
 // values is not a multiple of the width.
-func (c Column) rows() int {
-	n := c.length()
-	if c.Width <= 0 {
-		return n
-	}
-	if n%c.Width != 0 {
+func (c Column) Rows() int {
+	n, width := c.length(), max(c.Width, 1)
+	if n%width != 0 {
 		return -1
 	}
-	return n / c.Width
+	return n / width
 }
 
 // Trusted reports whether AppendValue always writes valid JSON. It is false for values
 // that the kernel encoded.
-func (c Column) Trusted() bool {
-	_, encoded := c.values.(jsonValues)
-	return !encoded
-}
+func (c Column) Trusted() bool { return c.Kind() != KindJSON }
 
 // NonFinite counts the NaNs and infinities in record i's value. JSON cannot represent
 // them: AppendValue writes null.
 func (c Column) NonFinite(i int) int {
+	width := max(c.Width, 1)
 	switch v := c.values.(type) {
-	case []float32:
-		return countNonFinite(c.row(len(v), i), v)
-	case []float64:
-		return countNonFinite(c.row(len(v), i), v)
+	case float32s:
+		return countNonFinite(v.list[i*width : (i+1)*width])
+	case numbers[float64]:
+		return countNonFinite(v.list[i*width : (i+1)*width])
 	}
 	return 0
 }
 
-// row returns where the values of record i begin and end.
-func (c Column) row(n, i int) [2]int {
-	width := max(c.Width, 1)
-	return [2]int{min(n, i*width), min(n, (i+1)*width)}
-}
-
-func countNonFinite[T float32 | float64](row [2]int, values []T) int {
+func countNonFinite[T float32 | float64](values []T) int {
 	n := 0
-	for _, v := range values[row[0]:row[1]] {
+	for _, v := range values {
 		if v-v != 0 { // NaN - NaN and Inf - Inf are NaN
 			n++
 		}
@@ -221,66 +233,27 @@ func countNonFinite[T float32 | float64](row [2]int, values []T) int {
 
 // AppendValue appends the JSON of record i's value to dst.
 func (c Column) AppendValue(dst []byte, i int) []byte {
-	if len(c.shape) > 1 {
-		dst, _ = c.appendNested(dst, c.shape, i*c.Width)
-		return dst
+	switch {
+	case len(c.shape) > 1:
+		return c.appendNested(dst, c.shape, i*c.Width, c.Width)
+	case c.Width > 0:
+		return c.values.appendArray(dst, i*c.Width, (i+1)*c.Width)
 	}
-	switch v := c.values.(type) {
-	case []float32:
-		if c.Width > 0 {
-			return jsonline.AppendFloat32s(dst, v[i*c.Width:(i+1)*c.Width])
-		}
-		return appendArray(dst, 0, i, v, func(dst []byte, f float32) []byte {
-			dst, _ = jsonline.AppendFloat32(dst, f)
-			return dst
-		})
-	case []float64:
-		return appendArray(dst, c.Width, i, v, func(dst []byte, f float64) []byte {
-			dst, _ = jsonline.AppendFloat64(dst, f)
-			return dst
-		})
-	case []int64:
-		return appendArray(dst, c.Width, i, v, jsonline.AppendInt)
-	case []bool:
-		return appendArray(dst, c.Width, i, v, strconv.AppendBool)
-	case []string:
-		return appendArray(dst, c.Width, i, v, jsonline.AppendString)
-	case jsonValues:
-		return appendArray(dst, c.Width, i, v, func(dst, value []byte) []byte {
-			return append(dst, value...)
-		})
-	}
-	return append(dst, "null"...)
+	return c.values.appendOne(dst, i)
 }
 
-// appendNested appends values of several dimensions, the first of which has this number, and
-// returns the number after the last.
-func (c Column) appendNested(dst []byte, shape []int, at int) ([]byte, int) {
+// appendNested appends n values of several dimensions, from this number on.
+func (c Column) appendNested(dst []byte, shape []int, from, n int) []byte {
 	if len(shape) == 1 {
-		row := c
-		row.Width, row.shape = shape[0], nil
-		return row.AppendValue(dst, at/shape[0]), at + shape[0]
+		return c.values.appendArray(dst, from, from+n)
 	}
+	each := n / shape[0]
 	dst = append(dst, '[')
 	for k := range shape[0] {
 		if k > 0 {
 			dst = append(dst, ',')
 		}
-		dst, at = c.appendNested(dst, shape[1:], at)
-	}
-	return append(dst, ']'), at
-}
-
-func appendArray[T any](dst []byte, width, i int, values []T, one func([]byte, T) []byte) []byte {
-	if width <= 0 {
-		return one(dst, values[i])
-	}
-	dst = append(dst, '[')
-	for j, value := range values[i*width : (i+1)*width] {
-		if j > 0 {
-			dst = append(dst, ',')
-		}
-		dst = one(dst, value)
+		dst = c.appendNested(dst, shape[1:], from+k*each, each)
 	}
 	return append(dst, ']')
 }

@@ -193,22 +193,15 @@ type NewMember struct {
 // With returns a copy of the record with these members set. The rest of the line stays as
 // it is. The record must be a JSON object.
 func (r Record) With(members ...NewMember) ([]byte, error) {
-	if len(members) > maxColumns {
-		return nil, fmt.Errorf("%d members are more than the %d that can be set at once", len(members), maxColumns)
-	}
-	names, values := make([]string, len(members)), make([]jsonline.Member, len(members))
+	list := make([]jsonline.Member, len(members))
 	for i, m := range members {
-		names[i], values[i] = m.Name, jsonline.Member{Name: m.Name, Value: m.Value}
+		list[i] = jsonline.Member(m)
 	}
-	var info jsonline.Info
-	line := r.Bytes()
-	if err := jsonline.Want(names...).Scan(line, &info); err != nil {
-		return nil, fmt.Errorf("not valid JSON: %w", err)
+	line, ok := jsonline.Set(r.Bytes(), list...)
+	if !ok {
+		return nil, fmt.Errorf("the record is not a JSON object: no member can be added to it")
 	}
-	if !info.Object {
-		return nil, fmt.Errorf("the record is not a JSON object: member %q cannot be added to it", names[0])
-	}
-	return jsonline.Splice(nil, line, &info, values), nil
+	return line, nil
 }
 
 // checked returns the answer as the contract allows it.

@@ -32,84 +32,35 @@ func (b Batch) WithFetched(names []string, files [][]byte) Batch {
 	return b
 }
 
-// packFetched describes the files of a batch. It does not copy files that are already in
-// the arena.
-func packFetched(c *carrier, batch Batch) []*kernelpb.Fetched {
-	list := make([]*kernelpb.Fetched, len(batch.fetched))
-	files := make([][]byte, len(batch.records))
-	for k, name := range batch.fetched {
+// packFetched describes the files of n records, of which file returns one. It does not copy
+// files that are already in the arena.
+func packFetched(c *carrier, names []string, n int, file func(i, k int) []byte) []*kernelpb.Fetched {
+	list := make([]*kernelpb.Fetched, len(names))
+	files := make([][]byte, n)
+	for k, name := range names {
 		for i := range files {
-			files[i] = batch.files[i*len(batch.fetched)+k]
+			files[i] = file(i, k)
 		}
-		list[k] = &kernelpb.Fetched{Name: valid(name)}
-		if !filesInPlace(c, list[k], files) {
-			list[k].Files = packBlock(c, files)
-		}
+		list[k] = &kernelpb.Fetched{Name: valid(name), Files: packShared(c, files)}
 	}
 	return list
 }
 
-// filesInPlace describes files that are in this side's half of the arena. It returns false
-// if one is not.
-func filesInPlace(c *carrier, message *kernelpb.Fetched, files [][]byte) bool {
-	offsets, lengths := make([]uint64, len(files)), make([]uint32, len(files))
-	total := 0
-	for i, file := range files {
-		if len(file) == 0 {
-			continue
-		}
-		at, ok := c.arena.offsetOf(file)
-		if !ok {
-			return false
-		}
-		offsets[i], lengths[i] = at, uint32(len(file))
-		total += len(file)
-	}
-	c.fits(total)
-	message.Offsets, message.Lengths = offsets, lengths
-	return true
-}
-
 // withFetched adds the files of a message, without copying them.
 func (b Batch) withFetched(list []*kernelpb.Fetched, a *arena) (Batch, error) {
-	if len(list) == 0 {
-		return b, nil
-	}
-	b.fetched, b.files = make([]string, len(list)), make([][]byte, len(list)*len(b.records))
+	names, all := make([]string, len(list)), make([][]byte, len(list)*len(b.records))
 	for k, message := range list {
-		files, err := unpackFiles(message, a)
+		files, err := unpackInPlace(message.GetFiles(), a)
 		if err != nil {
 			return b, err
 		}
 		if len(files) != len(b.records) {
 			return b, fmt.Errorf("a batch of %d records has %d files", len(b.records), len(files))
 		}
-		b.fetched[k] = message.GetName()
+		names[k] = message.GetName()
 		for i, file := range files {
-			b.files[i*len(list)+k] = file
+			all[i*len(list)+k] = file
 		}
 	}
-	return b, nil
-}
-
-func unpackFiles(message *kernelpb.Fetched, a *arena) ([][]byte, error) {
-	offsets, lengths := message.GetOffsets(), message.GetLengths()
-	if message.GetFiles() != nil {
-		return unpackInPlace(message.GetFiles(), a)
-	}
-	if len(offsets) != len(lengths) {
-		return nil, fmt.Errorf("%d files have %d lengths", len(offsets), len(lengths))
-	}
-	files := make([][]byte, len(offsets))
-	for i, length := range lengths {
-		if length == 0 {
-			files[i] = []byte{}
-			continue
-		}
-		var err error
-		if files[i], err = a.at(offsets[i], uint64(length)); err != nil {
-			return nil, err
-		}
-	}
-	return files, nil
+	return b.WithFetched(names, all), nil
 }

@@ -67,26 +67,32 @@ func TestFetchedIsValidated(t *testing.T) {
 		t.Skip("no shared memory here")
 	}
 	batch := NewBatch([][]byte{[]byte("1"), []byte("2")})
-	far := uint64(1) << 62
-	for name, message := range map[string]*kernelpb.Fetched{
-		"no files":       {},
-		"too few":        {Offsets: []uint64{0}, Lengths: []uint32{1}},
-		"fewer lengths":  {Offsets: []uint64{0, 0}, Lengths: []uint32{1}},
-		"outside":        {Offsets: []uint64{0, far}, Lengths: []uint32{1, 1}},
-		"the other half": {Offsets: []uint64{0, smallArenaSize / 2}, Lengths: []uint32{1, 1}},
-		"past the end":   {Offsets: []uint64{0, smallArenaSize/2 - 1}, Lengths: []uint32{1, 2}},
-		"a short block":  {Files: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{1, 2}}},
-		"one in a block": {Files: &kernelpb.Block{Inline: []byte("ab"), Lengths: []uint32{2}}},
+	zero := uint64(0)
+	const half = smallArenaSize / 2
+	at := func(gaps []int64, lengths ...uint32) *kernelpb.Block {
+		return &kernelpb.Block{Offset: &zero, Gaps: gaps, Lengths: lengths}
+	}
+	for name, files := range map[string]*kernelpb.Block{
+		"no files":        nil,
+		"too few":         at([]int64{0}, 1),
+		"fewer lengths":   at([]int64{0, 0}, 1),
+		"fewer gaps":      at([]int64{1}, 1, 1),
+		"outside":         at([]int64{0, 1 << 62}, 1, 1),
+		"before the half": at([]int64{0, -2}, 1, 1),
+		"the other half":  at([]int64{0, half}, 1, 1),
+		"past the end":    at([]int64{0, half - 2}, 1, 2),
+		"a short block":   {Inline: []byte("ab"), Lengths: []uint32{1, 2}},
+		"one in a block":  {Inline: []byte("ab"), Lengths: []uint32{2}},
 	} {
-		if _, err := batch.withFetched([]*kernelpb.Fetched{message}, kernel); err == nil {
+		if _, err := batch.withFetched([]*kernelpb.Fetched{{Files: files}}, kernel); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	good := &kernelpb.Fetched{Name: "a", Offsets: []uint64{far, smallArenaSize/2 - 1}, Lengths: []uint32{0, 1}}
-	if _, err := batch.withFetched([]*kernelpb.Fetched{good}, kernel); err != nil {
+	good := []*kernelpb.Fetched{{Name: "a", Files: at([]int64{half - 1, -half}, 1, 0)}}
+	if _, err := batch.withFetched(good, kernel); err != nil {
 		t.Error(err)
 	}
-	if _, err := batch.withFetched([]*kernelpb.Fetched{good}, nil); err == nil {
+	if _, err := batch.withFetched(good, nil); err == nil {
 		t.Error("accepted without shared memory")
 	}
 }

@@ -53,17 +53,17 @@ var markText = []byte(`"` + ErrorMember + `"`)
 
 // splice returns a record with the values of columns spliced in.
 func splice(record []byte, columns []Column, i int) ([]byte, error) {
-	names, members := make([]string, len(columns)), make([]jsonline.Member, len(columns))
+	members := make([]jsonline.Member, len(columns))
 	for k, c := range columns {
 		value := c.AppendValue(nil, i)
 		if !c.Trusted() && !jsonline.Valid(value) {
 			return nil, fmt.Errorf("kernel returned invalid JSON in column %q", c.Name)
 		}
-		names[k], members[k] = c.Name, jsonline.Member{Name: c.Name, Value: value}
+		members[k] = jsonline.Member{Name: c.Name, Value: value}
 	}
-	var info jsonline.Info
-	if err := jsonline.Want(names...).Scan(record, &info); err != nil || !info.Object {
-		return nil, fmt.Errorf("the record is not a JSON object: the kernel's column %q cannot be added to it", names[0])
+	line, ok := jsonline.Set(record, members...)
+	if !ok {
+		return nil, fmt.Errorf("the record is not a JSON object: the kernel's column %q cannot be added to it", columns[0].Name)
 	}
-	return jsonline.Splice(nil, record, &info, members), nil
+	return line, nil
 }

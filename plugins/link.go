@@ -17,8 +17,9 @@ type link struct {
 	fail    func(error) // completes everything in flight
 	arena   *arena      // nil if there is none
 
-	mu       sync.Mutex // guards what follows, and the batches
+	mu       sync.Mutex // guards what follows, batches and asking
 	broken   error      // why nothing more can be sent
+	closed   bool       // by Close
 	onCPU    bool       // the device passed to Open is a CPU
 	shared   bool       // the kernel process has mapped the arena
 	inputs   []string
@@ -27,28 +28,20 @@ type link struct {
 	warnings []string
 }
 
-// note takes note of what the kernel process tells of itself with a reply.
-func (l *link) note(sources []*kernelpb.Source, warnings []string, memory *kernelpb.Memory) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, source := range sources {
-		l.sources = append(l.sources, Source{Path: source.GetPath(), Sum: source.GetSum()})
-	}
-	l.warnings = append(l.warnings, warnings...)
-	if memory != nil {
-		l.memory = unpackMemory(memory)
-	}
-}
-
 // unpackComputing is unpackFailure for the two calls that use the device. A kernel in
 // another language sends its failures unclassified, so their texts are classified here.
-func (l *link) unpackComputing(failure *kernelpb.Failure, kind fault.Kind) error {
-	err := unpackFailure(failure, kind)
-	if failure != nil && failure.GetKind() == uint32(fault.Unknown) {
-		e := fault.As(err)
+func (l *link) unpackComputing(failure []byte, kind fault.Kind) error {
+	if e := parseFailure(failure); e != nil && e.Kind == fault.Unknown {
 		e.Kind, e.Sign = kindByText(kind, e.Message, e.Detail, l.isOnCPU())
+		return e.Bounded()
 	}
-	return err
+	return unpackFailure(failure, kind)
+}
+
+func (l *link) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
 }
 
 func (l *link) isOnCPU() bool {

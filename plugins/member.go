@@ -20,11 +20,8 @@ func (b Batch) Member(i int, name string) (value []byte, present bool) {
 		}
 		return record[start : start+length : start+length], true
 	}
-	var info jsonline.Info
-	if jsonline.Want(name).Scan(record, &info) != nil || !info.Object || !info.Spans[0].Present() {
-		return nil, false
-	}
-	return record[info.Spans[0].ValueStart:info.Spans[0].ValueEnd], true
+	value = jsonline.Want(name).Value(record, 0)
+	return value, value != nil
 }
 
 // Found reports whether the worker has located the member, so that Member need not

@@ -200,7 +200,7 @@ func TestBatchOfNothing(t *testing.T) {
 	})
 }
 
-// arenaPair returns both ends of an arena that also takes the shortest strings. The
+// arenaPair returns both ends of an arena. The
 // kernel's end stays mapped: a kernel may still read a batch after the test ends.
 func arenaPair(t testing.TB, size uint64) (host, kernel *arena) {
 	t.Helper()
@@ -208,7 +208,6 @@ func arenaPair(t testing.TB, size uint64) (host, kernel *arena) {
 	if host == nil {
 		t.Skip("there is no shared memory here")
 	}
-	host.inlineBelow, kernel.inlineBelow = 0, 0
 	t.Cleanup(host.close)
 	return host, kernel
 }

@@ -1,11 +1,9 @@
 package plugins
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -68,16 +66,8 @@ func CutPython(name string) (file, function string, ok bool) {
 	return name[:at+len(".py")], name[at+len(".py:"):], true
 }
 
-// resolvePython resolves a Python file, which the built-in kernel python hosts.
-func (r Resolver) resolvePython(name string, config Config) (Named, error) {
-	return r.resolvePythons([]string{name}, []json.RawMessage{json.RawMessage(bytes.TrimSpace(config))})
-}
-
 // resolvePythons resolves the files of one Python process: one file, or several steps.
 func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Named, error) {
-	if !slices.Contains(r.Builtins, "python") {
-		return Named{}, fault.UnknownKernel.New("this program has no python kernel built in (available: %s)", r.available())
-	}
 	config := PythonConfig{PythonOptions: r.Python, Later: r.later}
 	var files []string
 	for i, name := range names {
@@ -93,11 +83,9 @@ func (r Resolver) resolvePythons(names []string, configs []json.RawMessage) (Nam
 			config.Name = names[0]
 		}
 	}
-	encoded, err := json.Marshal(config)
-	if err != nil {
-		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
-	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "python"), Config: encoded, Files: files, Python: true}, nil
+	named, err := r.builtin("python", config)
+	named.Files, named.Python = files, true
+	return named, err
 }
 
 // findPython finds a Python file, and the function in it, by the name that the user gave.

@@ -11,10 +11,7 @@ import (
 
 // replies sends results back to the worker in the order of the batches.
 type replies struct {
-	arena    *arena
-	reporter MemoryReporter // nil if the kernel does not report its memory
-	sources  *sourceFeed
-	warnings *warningFeed
+	reporter *reporter
 
 	mu   sync.Mutex
 	held []heldReply // sent, but perhaps not copied yet
@@ -53,10 +50,7 @@ func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan 
 }
 
 func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) error {
-	if batch.reply.GetFailure() == nil {
-		batch.reply.Memory = o.memory()
-	}
-	batch.reply.Sources, batch.reply.Warnings = o.sources.next(), o.warnings.next()
+	batch.reply.Report = o.reporter.next()
 	if len(batch.carrier.held) > 0 {
 		o.mu.Lock()
 		o.held = append(o.held, heldReply{batch.sequence, batch.carrier})
@@ -78,11 +72,4 @@ func (b *started) pack() {
 		err = fault.TooLarge.New("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
 	}
 	b.reply = &kernelpb.ProcessReply{Sequence: b.sequence, Failure: packFailure(err)}
-}
-
-func (o *replies) memory() *kernelpb.Memory {
-	if o.reporter == nil {
-		return nil
-	}
-	return packMemory(o.reporter.Memory())
 }

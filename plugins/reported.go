@@ -1,10 +1,6 @@
 package plugins
 
-import (
-	"bytes"
-
-	"github.com/gpurun/gpurun/internal/jsonline"
-)
+import "github.com/gpurun/gpurun/internal/jsonline"
 
 // ErrorMember is the member with which a kernel can reject a record in the lines or the
 // column that it returns, as with [Results.Fail]. Any program that writes JSON can do
@@ -15,17 +11,12 @@ const ErrorMember = "_error"
 var (
 	errorMember   = jsonline.Want(ErrorMember)
 	messageMember = jsonline.Want("message")
-	jsonNull      = []byte("null")
 )
 
 // Reported returns the JSON of the error that a line reports; nil if there is none.
 func Reported(line []byte) []byte {
-	var info jsonline.Info
-	if err := errorMember.Scan(line, &info); err != nil || !info.Object || !info.Spans[0].Present() {
-		return nil
-	}
-	value := line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
-	if bytes.Equal(value, jsonNull) {
+	value := errorMember.Value(line, 0)
+	if string(value) == "null" {
 		return nil
 	}
 	return value
@@ -34,9 +25,8 @@ func Reported(line []byte) []byte {
 // ReportedMessage returns the message in the value of a reported error.
 func ReportedMessage(value []byte) string {
 	text := value
-	var info jsonline.Info
-	if messageMember.Scan(value, &info) == nil && info.Object && info.Spans[0].Present() {
-		text = value[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
+	if message := messageMember.Value(value, 0); message != nil {
+		text = message
 	}
 	if text[0] == '"' {
 		text = jsonline.AppendUnquoted(nil, text)

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,30 +113,25 @@ type ServeConfig struct {
 // If there is no such kernel, the error is a fault of kind Incompatible that lists the
 // available ones.
 func (r Resolver) Resolve(name string, config Config) (Named, error) {
-	command, isExec := strings.CutPrefix(name, "exec:")
 	if err := r.checkExec(name); err != nil {
 		return Named{}, err
 	}
+	scheme, rest, hasScheme := strings.Cut(name, ":")
 	switch {
 	case strings.Contains(name, StepSeparator):
 		return r.resolveSteps(strings.Split(name, StepSeparator), config)
-	case isExec:
-		return r.resolveExec(command, config)
-	case strings.HasPrefix(name, "openai:"):
-		return r.resolveOpenAI(strings.TrimPrefix(name, "openai:"), config)
-	case strings.HasPrefix(name, "serve:"):
-		return r.resolveServe(strings.TrimPrefix(name, "serve:"), config)
+	case hasScheme && schemes[scheme] != "":
+		return r.resolveScheme(scheme, rest, json.RawMessage(bytes.TrimSpace(config)))
 	case name == "":
 		return Named{}, fault.NoKernel.New("no kernel: name one (available: %s)", r.available()).Set("echo")
 	case isPython(name):
-		return r.resolvePython(name, config)
-	case strings.Contains(name, ":") && !strings.Contains(name, "/"):
-		scheme, _, _ := strings.Cut(name, ":")
+		return r.resolvePythons([]string{name}, []json.RawMessage{bytes.TrimSpace(config)})
+	case hasScheme && !strings.Contains(name, "/"):
 		return Named{}, fault.UnknownKernel.New("unknown kernel scheme %q; the schemes are exec:, openai: and serve:", scheme+":")
 	case strings.Contains(name, "/"):
 		return r.resolveFile(name, config)
 	case slices.Contains(r.Builtins, name):
-		return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), name), Config: config}, nil
+		return r.builtin(name, config)
 	}
 	for _, dir := range r.searchDirs() {
 		if path := filepath.Join(dir, name); isFile(path) {
@@ -143,6 +139,49 @@ func (r Resolver) Resolve(name string, config Config) (Named, error) {
 		}
 	}
 	return Named{}, r.unknown(name)
+}
+
+// schemes are the built-ins that are named with what they run, each with an example.
+var schemes = map[string]string{"exec": "exec:./program", "openai": "openai:http://127.0.0.1:8000/v1", "serve": "'serve:./server {port}'"}
+
+// resolveScheme resolves the name of a built-in with a command or a URL.
+func (r Resolver) resolveScheme(scheme, what string, config json.RawMessage) (Named, error) {
+	if strings.TrimSpace(what) == "" {
+		noun := "command"
+		if scheme == "openai" {
+			noun = "URL"
+		}
+		return Named{}, fault.NoKernel.New("%s: has no %s", scheme, noun).Set(schemes[scheme])
+	}
+	if scheme == "openai" {
+		named, err := r.builtin(scheme, OpenAIConfig{URL: what, Config: config, Known: r.KnownServer})
+		named.Within = scheme
+		return named, err
+	}
+	var whole any = ServeConfig{Command: what, Config: config}
+	if scheme == "exec" {
+		whole = ExecConfig{Command: what, Mode: r.Exec.Mode, ID: r.Exec.ID, MaxLine: r.Exec.MaxLine, Config: config}
+	}
+	named, err := r.builtin(scheme, whole)
+	named.Files = r.commandFiles(what)
+	named.Data = slices.DeleteFunc(slices.Clone(named.Files), isCode)
+	named.Reread = named.Code()
+	return named, err
+}
+
+// builtin returns a built-in with its configuration, which is encoded unless it is already.
+func (r Resolver) builtin(name string, config any) (Named, error) {
+	if !slices.Contains(r.Builtins, name) {
+		return Named{}, fault.UnknownKernel.New("this program has no %s kernel built in (available: %s)", name, r.available())
+	}
+	encoded, ok := config.(Config)
+	if !ok {
+		var err error
+		if encoded, err = json.Marshal(config); err != nil {
+			return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
+		}
+	}
+	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), name), Config: encoded}, nil
 }
 
 // checkExec rejects exec options unless the kernel, or one of its steps, is an exec:
@@ -176,62 +215,6 @@ func (r Resolver) searchDirs() []string {
 		dirs = append(dirs, dir)
 	}
 	return dirs
-}
-
-func (r Resolver) resolveOpenAI(url string, config Config) (Named, error) {
-	if strings.TrimSpace(url) == "" {
-		return Named{}, fault.NoKernel.New("openai: has no URL").Set("openai:http://127.0.0.1:8000/v1")
-	}
-	if !slices.Contains(r.Builtins, "openai") {
-		return Named{}, fault.UnknownKernel.New("this program has no openai kernel built in (available: %s)", r.available())
-	}
-	encoded, err := json.Marshal(OpenAIConfig{URL: url, Config: json.RawMessage(bytes.TrimSpace(config)), Known: r.KnownServer})
-	if err != nil {
-		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
-	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "openai"), Config: encoded, Within: "openai"}, nil
-}
-
-func (r Resolver) resolveServe(command string, config Config) (Named, error) {
-	if strings.TrimSpace(command) == "" {
-		return Named{}, fault.NoKernel.New("serve: has no command").Set("'serve:./server {port}'")
-	}
-	if !slices.Contains(r.Builtins, "serve") {
-		return Named{}, fault.UnknownKernel.New("this program has no serve kernel built in (available: %s)", r.available())
-	}
-	encoded, err := json.Marshal(ServeConfig{Command: command, Config: json.RawMessage(bytes.TrimSpace(config))})
-	if err != nil {
-		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
-	}
-	return r.runsCommand("serve", command, encoded), nil
-}
-
-// runsCommand returns a built-in that runs a command with the shell.
-func (r Resolver) runsCommand(builtin, command string, config []byte) Named {
-	files := r.commandFiles(command)
-	named := Named{
-		Path: r.Self, Args: append(slices.Clone(r.SelfArgs), builtin), Config: config,
-		Files: files, Data: slices.DeleteFunc(slices.Clone(files), isCode),
-	}
-	named.Reread = named.Code()
-	return named
-}
-
-func (r Resolver) resolveExec(command string, config Config) (Named, error) {
-	if strings.TrimSpace(command) == "" {
-		return Named{}, fault.NoKernel.New("exec: has no command").Set("exec:./program")
-	}
-	if !slices.Contains(r.Builtins, "exec") {
-		return Named{}, fault.UnknownKernel.New("this program has no exec kernel built in (available: %s)", r.available())
-	}
-	encoded, err := json.Marshal(ExecConfig{
-		Command: command, Mode: r.Exec.Mode, ID: r.Exec.ID, MaxLine: r.Exec.MaxLine,
-		Config: json.RawMessage(bytes.TrimSpace(config)),
-	})
-	if err != nil {
-		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
-	}
-	return r.runsCommand("exec", command, encoded), nil
 }
 
 // Code returns the files that must not change while the job runs.
@@ -299,49 +282,36 @@ func noFile(name, path string, err error) error {
 			candidates = append(candidates, entry.Name())
 		}
 	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fault.KernelFile.New("kernel %s: %w", name, err)
+	}
 	hint := ""
-	if near := nearest.Of(base, candidates, 3); near != "" && errors.Is(err, fs.ErrNotExist) {
+	if near := nearest.Of(base, candidates, 3); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", strings.TrimSuffix(name, base)+near)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return fault.KernelFile.New("there is no kernel %s: no such file%s", name, hint).By(err)
-	}
-	return fault.KernelFile.New("kernel %s: %w%s", name, err, hint)
+	return fault.KernelFile.New("there is no kernel %s: no such file%s", name, hint).By(err)
 }
 
 func (r Resolver) unknown(name string) error {
-	hint := ""
+	hint := "."
 	candidates := append(r.installed(), r.Builtins...)
 	if near := nearest.Of(name, candidates, 3); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	} else if isFile(filepath.Join(r.Dir, name)) {
-		hint = fmt.Sprintf("; to use the file in the current directory, write ./%s", name)
+		hint = fmt.Sprintf("; to use the file in the current directory, write ./%s.", name)
 	}
-	return fault.UnknownKernel.New("unknown kernel %q%s Available: %s", name, ensureStop(hint), r.available())
+	return fault.UnknownKernel.New("unknown kernel %q%s Available: %s", name, hint, r.available())
 }
 
-func ensureStop(hint string) string {
-	if strings.HasSuffix(hint, "?") {
-		return hint
-	}
-	return hint + "."
-}
+// namedAs are the built-ins that users name differently.
+var namedAs = map[string]string{"exec": "exec:COMMAND", "openai": "openai:URL", "serve": "serve:COMMAND", "python": "FILE.py"}
 
 func (r Resolver) available() string {
 	names := append(slices.Clone(r.Builtins), r.installed()...)
 	sort.Strings(names)
 	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // users name its steps instead
-	if i := slices.Index(names, "exec"); i >= 0 {
-		names[i] = "exec:COMMAND" // it needs a command
-	}
-	if i := slices.Index(names, "openai"); i >= 0 {
-		names[i] = "openai:URL"
-	}
-	if i := slices.Index(names, "serve"); i >= 0 {
-		names[i] = "serve:COMMAND"
-	}
-	if i := slices.Index(names, "python"); i >= 0 {
-		names[i] = "FILE.py"
+	for i, name := range names {
+		names[i] = cmp.Or(namedAs[name], name)
 	}
 	return strings.Join(append(names, "files (./kernel)"), ", ")
 }

@@ -154,7 +154,7 @@ func (r *Results) Failf(i int, format string, args ...any) {
 // verdict gets its value as a new member, or in place of the member of that name. The
 // values for other records are ignored.
 func (r *Results) Column(c Column) {
-	n, rows := len(r.verdicts), c.rows()
+	n, rows := len(r.verdicts), c.Rows()
 	switch {
 	case c.Name == "":
 		r.breach("gave a column without a name")

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"runtime/debug"
@@ -24,16 +25,16 @@ type server struct {
 	onCPU    bool // the device passed to Open is a CPU
 	inputs   []string
 
-	arena   *arena // nil if records and results are sent inline
-	sources *sourceFeed
-	long    bool // the last batch took longBatch or more
+	arena    *arena // nil if records and results are sent inline
+	reporter *reporter
+	long     bool // the last batch took longBatch or more
 }
 
 // longBatch is the duration from which a batch needs watchCalls.
 const longBatch = 100 * time.Millisecond
 
 func newServer(k Kernel, a *arena) *server {
-	return &server{kernel: k, inFlight: 1, arena: a, sources: newSourceFeed(k)}
+	return &server{kernel: k, inFlight: 1, arena: a, reporter: newReporter(k)}
 }
 
 func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest) (*kernelpb.DescribeReply, error) {
@@ -41,24 +42,29 @@ func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	info, err := s.kernel.Describe(ctx, Config(request.GetConfig()))
-	if _, is := s.kernel.(Concurrent); err == nil {
+	_, is := s.kernel.(Concurrent)
+	if err == nil {
 		err = checkConcurrency(info, is)
 	}
 	if err != nil {
 		return &kernelpb.DescribeReply{Failure: packFailure(err)}, nil
 	}
-	s.inFlight, s.inputs = max(1, inFlight(info))+ahead(info), info.Inputs
-	return &kernelpb.DescribeReply{Info: packInfo(info), Arena: s.arena != nil}, nil
+	info = bounded(info)
+	s.inFlight, s.inputs = max(1, info.InFlight)+info.Ahead, info.Inputs
+	return &kernelpb.DescribeReply{Info: encode(info), Arena: s.arena != nil}, nil
 }
 
 func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kernelpb.OpenReply, error) {
 	s.plain.Do(restoreStderr)
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	device := unpackDevice(request.GetDevice())
+	var device Device
+	if err := json.Unmarshal(request.GetDevice(), &device); err != nil {
+		return nil, err
+	}
 	s.onCPU = !device.GPU
 	err := s.kernel.Open(ctx, device, Config(request.GetConfig()))
-	return &kernelpb.OpenReply{Failure: packFailure(classify(fault.Incompatible, err, s.onCPU)), Sources: s.sources.next()}, nil
+	return &kernelpb.OpenReply{Failure: packFailure(classify(fault.Incompatible, err, s.onCPU)), Report: s.reporter.next()}, nil
 }
 
 func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.CloseReply, error) {
@@ -87,7 +93,7 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	open := make(chan *started, size) // in order of arrival
 	room := make(chan struct{}, size)
 	sent := make(chan error, 1)
-	out := &replies{arena: s.arena, reporter: reporterOf(s.kernel), sources: s.sources, warnings: newWarningFeed(s.kernel)}
+	out := &replies{reporter: s.reporter}
 	go func() { sent <- out.sendInOrder(stream, open, room) }()
 
 	err := s.receive(stream, inputs, open, room, out)
@@ -138,7 +144,7 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	r := NewResults(batch.Len())
-	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena}}
+	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena, least: inlineBelow}}
 	r.onCPU, r.take = s.onCPU, b.pack
 	// Make a write to a record panic, so that the crash prints only the trace of the
 	// kernel instead of those of all goroutines.

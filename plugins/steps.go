@@ -3,7 +3,6 @@ package plugins
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -37,8 +36,7 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 		return Named{}, err
 	}
 	chain := ChainConfig{NaN: r.Python.NaN}
-	var files, data, reread []string
-	python := false
+	var all Named // of what the steps have
 	for i := 0; i < len(names); {
 		end := i + 1
 		for end < len(names) && isPython(names[i]) && isPython(names[end]) {
@@ -46,27 +44,19 @@ func (r Resolver) resolveSteps(names []string, config Config) (Named, error) {
 		}
 		r.later = i > 0
 		named, err := r.resolveStep(names[i:end], configs[i:end])
-		if err != nil {
-			return Named{}, err
+		if err != nil || end-i == len(names) {
+			return named, err
 		}
 		chain.Steps = append(chain.Steps, ChainStep{
 			Name: strings.Join(names[i:end], StepSeparator), Path: named.Path, Args: named.Args, Config: json.RawMessage(named.Config),
 		})
-		files, data, reread = append(files, named.Files...), append(data, named.Data...), append(reread, named.Reread...)
-		python = python || named.Python
-		if end-i == len(names) {
-			return named, nil
-		}
+		all.Files, all.Data, all.Reread = append(all.Files, named.Files...), append(all.Data, named.Data...), append(all.Reread, named.Reread...)
+		all.Python = all.Python || named.Python
 		i = end
 	}
-	if !slices.Contains(r.Builtins, "chain") {
-		return Named{}, fault.UnknownKernel.New("this program has no chain kernel built in (available: %s)", r.available())
-	}
-	encoded, err := json.Marshal(chain)
-	if err != nil {
-		return Named{}, fault.KernelConfig.Of(fault.Usage, "kernel configuration: %w", err)
-	}
-	return Named{Path: r.Self, Args: append(slices.Clone(r.SelfArgs), "chain"), Config: encoded, Files: files, Data: data, Reread: reread, Python: python}, nil
+	named, err := r.builtin("chain", chain)
+	all.Path, all.Args, all.Config = named.Path, named.Args, named.Config
+	return all, err
 }
 
 func isPython(name string) bool {

@@ -29,7 +29,7 @@ func (s *server) Stream(stream kernelpb.Kernel_StreamServer) error {
 	}
 	s.calls.Unlock()
 	sent := make(chan error, 1)
-	go func() { sent <- calls.send(stream, newWarningFeed(s.kernel)) }()
+	go func() { sent <- calls.send(stream) }()
 	err := calls.receive(stream)
 	calls.running.Wait()
 	close(calls.idle)
@@ -158,33 +158,24 @@ func (a *answerCalls) end() {
 // answersBytes is the size from which no further answer goes into a message.
 const answersBytes = 4 << 20
 
-// warnEvery is how often a kernel without answers is asked for its warnings.
-const warnEvery = time.Second
+// reportEvery is how often a kernel without answers is asked for its report.
+const reportEvery = time.Second
 
 // send sends the answers, as many as there are at a time.
-func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warningFeed) error {
-	reporter := reporterOf(a.server.kernel)
-	var tick <-chan time.Time // a kernel that warns may have nothing to answer meanwhile
-	if warnings.warner != nil {
-		ticker := time.NewTicker(warnEvery)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
+func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer) error {
+	ticker := time.NewTicker(reportEvery) // a kernel that warns may have nothing to answer meanwhile
+	defer ticker.Stop()
 	for {
 		a.mu.Lock()
 		answers, ended := a.unsent, a.ended
 		a.unsent = nil
 		a.mu.Unlock()
 		for len(answers) > 0 {
-			reply := &kernelpb.StreamReply{Sources: a.server.sources.next(), Warnings: warnings.next()}
-			if reporter != nil {
-				reply.Memory = packMemory(reporter.Memory())
-			}
 			n := together(answers)
-			reply.Answers, answers = answers[:n], answers[n:]
-			if err := stream.Send(reply); err != nil {
+			if err := stream.Send(&kernelpb.StreamReply{Answers: answers[:n], Report: a.server.reporter.next()}); err != nil {
 				return err
 			}
+			answers = answers[n:]
 		}
 		if ended {
 			return nil
@@ -194,9 +185,9 @@ func (a *answerCalls) send(stream kernelpb.Kernel_StreamServer, warnings *warnin
 			if wait := a.patience(); wait > 0 {
 				time.Sleep(wait)
 			}
-		case <-tick:
-			if list := warnings.next(); len(list) > 0 {
-				if err := stream.Send(&kernelpb.StreamReply{Warnings: list}); err != nil {
+		case <-ticker.C:
+			if report := a.server.reporter.next(); report != nil {
+				if err := stream.Send(&kernelpb.StreamReply{Report: report}); err != nil {
 					return err
 				}
 			}

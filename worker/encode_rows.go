@@ -259,9 +259,9 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		return fault.ColumnMismatch.New("kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
 	}
 	if kind == c.Kind {
-		r.memory[number] = column.AppendRaw(r.memory[number][:0], i)
+		r.memory[number] = append(r.memory[number][:0], column.Raw(i, i+1)...)
 	} else {
-		r.memory[number] = c.AppendRaw(r.memory[number][:0], kind, column.AppendRaw(nil, i))
+		r.memory[number] = c.AppendRaw(r.memory[number][:0], kind, column.Raw(i, i+1))
 	}
 	r.raw[number] = r.memory[number]
 	return nil
@@ -333,11 +333,11 @@ func (r *rowEncoder) findDirect(nanFails bool) {
 func (r *rowEncoder) stored(index, n int) []byte {
 	r.values = r.values[:0]
 	if len(r.direct) == 1 {
-		return r.list[r.direct[0]].Raw(r.values, index, index+n)
+		return r.list[r.direct[0]].Raw(index, index+n)
 	}
 	for i := index; i < index+n; i++ {
 		for _, k := range r.direct {
-			r.values = r.list[k].AppendRaw(r.values, i)
+			r.values = append(r.values, r.list[k].Raw(i, i+1)...)
 		}
 	}
 	return r.values

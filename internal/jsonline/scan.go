@@ -71,6 +71,16 @@ func (w *Wanted) Scan(line []byte, info *Info) error {
 	return nil
 }
 
+// Value returns wanted member k of line; nil if the line is not a valid object or has no such
+// member.
+func (w *Wanted) Value(line []byte, k int) []byte {
+	var info Info
+	if w.Scan(line, &info) != nil || !info.Spans[k].Present() {
+		return nil
+	}
+	return line[info.Spans[k].ValueStart:info.Spans[k].ValueEnd]
+}
+
 // Valid reports whether Scan would accept line.
 func Valid(line []byte) bool {
 	var info Info

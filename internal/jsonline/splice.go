@@ -47,6 +47,20 @@ func Splice(dst, line []byte, info *Info, members []Member) []byte {
 	return append(dst, line[info.Close:]...)
 }
 
+// Set returns a copy of line with the members set, as Splice sets them. It returns false if the
+// line is not a valid object.
+func Set(line []byte, members ...Member) ([]byte, bool) {
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Name
+	}
+	var info Info
+	if Want(names...).Scan(line, &info) != nil || !info.Object {
+		return nil, false
+	}
+	return Splice(nil, line, &info, members), true
+}
+
 // Without appends line to dst without one member. line must be an object, and span must
 // come from a Scan of this line.
 func Without(dst, line []byte, span Span) []byte {

@@ -1,5 +1,5 @@
-// Package rawnum copies numbers to and from little-endian bytes. On most machines that is
-// the memory layout, and the copy is a single one. A bool is one byte.
+// Package rawnum converts numbers to and from little-endian bytes. On most machines that is
+// the memory layout, and nothing is converted. A bool is one byte.
 package rawnum
 
 import (
@@ -7,60 +7,37 @@ import (
 	"unsafe"
 )
 
-// Number is a type with the same size in bytes and in memory, for which any bytes are
-// valid.
-type Number interface{ float32 | float64 | int64 }
+// Number is a type with the same size in bytes and in memory.
+type Number interface {
+	float32 | float64 | int64 | bool
+}
 
 // asInMemory: this machine is little-endian.
 var asInMemory = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// Put writes values to the beginning of data, which must have room for them.
-func Put[T Number](data []byte, values []T) {
-	if asInMemory {
-		copy(data, view(values))
-	} else if _, err := binary.Encode(data, binary.LittleEndian, values); err != nil {
-		panic(err) // not enough room
+// Size returns the bytes of one number.
+func Size[T Number]() int { return int(unsafe.Sizeof(*new(T))) }
+
+// Bytes returns the bytes of values: their memory, or a copy if that is in another order.
+func Bytes[T Number](values []T) []byte {
+	if !asInMemory {
+		data, _ := binary.Append(nil, binary.LittleEndian, values) // fails only for other types
+		return data
 	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*Size[T]())
 }
 
-// Get returns the values in data, which must contain a whole number of them.
+// Get returns the values in data, which must contain a whole number of them. Another process
+// may have written the data: every byte but 0 is true.
 func Get[T Number](data []byte) []T {
-	size := int(unsafe.Sizeof(*new(T)))
-	if asInMemory && len(data) >= size {
+	_, isBool := any(*new(T)).(bool) // which in memory must be 0 or 1
+	if asInMemory && !isBool && len(data) > 0 {
 		copied := append([]byte(nil), data...) // which needs no zeros first, unlike make
-		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(copied))), len(data)/size)
+		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(copied))), len(data)/Size[T]())
 	}
-	values := make([]T, len(data)/size)
+	values := make([]T, len(data)/Size[T]())
 	if _, err := binary.Decode(data, binary.LittleEndian, values); err != nil {
 		panic(err) // len(values) is what fits
-	}
-	return values
-}
-
-// view returns the memory of values.
-func view[T Number](values []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(*new(T))))
-}
-
-// View returns the memory of values if it is little-endian.
-func View[T Number](values []T) ([]byte, bool) { return view(values), asInMemory }
-
-// PutBools writes a byte for each value, 1 for true.
-func PutBools(data []byte, values []bool) {
-	for i, value := range values {
-		data[i] = 0
-		if value {
-			data[i] = 1
-		}
-	}
-}
-
-// GetBools treats every nonzero byte as true: another process may have written it, and a
-// bool in memory must be 0 or 1.
-func GetBools(data []byte) []bool {
-	values := make([]bool, len(data))
-	for i, b := range data {
-		values[i] = b != 0
 	}
 	return values
 }

@@ -27,105 +27,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Failure is a classified error; kind is the number of a fault.Kind.
-type Failure struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Kind    uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Detail  string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The step of a chain that failed; empty if the kernel is not a chain.
-	Step string `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
-	// The evidence for the failure, if it affects how gpurun reacts: "outside" (another
-	// process killed this one), "host-memory" (host memory ran out), "text" (kind is
-	// guessed from the message), or empty.
-	Sign string `protobuf:"bytes,5,opt,name=sign,proto3" json:"sign,omitempty"`
-	// What the user can do about it, and what that is about; see fault.Code. Readers ignore
-	// unknown codes.
-	Code          string `protobuf:"bytes,6,opt,name=code,proto3" json:"code,omitempty"`
-	Value         string `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Failure) Reset() {
-	*x = Failure{}
-	mi := &file_kernel_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Failure) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Failure) ProtoMessage() {}
-
-func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Failure.ProtoReflect.Descriptor instead.
-func (*Failure) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *Failure) GetKind() uint32 {
-	if x != nil {
-		return x.Kind
-	}
-	return 0
-}
-
-func (x *Failure) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *Failure) GetDetail() string {
-	if x != nil {
-		return x.Detail
-	}
-	return ""
-}
-
-func (x *Failure) GetStep() string {
-	if x != nil {
-		return x.Step
-	}
-	return ""
-}
-
-func (x *Failure) GetSign() string {
-	if x != nil {
-		return x.Sign
-	}
-	return ""
-}
-
-func (x *Failure) GetCode() string {
-	if x != nil {
-		return x.Code
-	}
-	return ""
-}
-
-func (x *Failure) GetValue() string {
-	if x != nil {
-		return x.Value
-	}
-	return ""
-}
-
 type DescribeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
@@ -135,7 +36,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_kernel_proto_msgTypes[1]
+	mi := &file_kernel_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -147,7 +48,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[1]
+	mi := &file_kernel_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -160,7 +61,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{1}
+	return file_kernel_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *DescribeRequest) GetConfig() []byte {
@@ -170,211 +71,10 @@ func (x *DescribeRequest) GetConfig() []byte {
 	return nil
 }
 
-type Info struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Version    string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	BatchSize  uint32                 `protobuf:"varint,3,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
-	InFlight   uint32                 `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	NeedsGpu   bool                   `protobuf:"varint,5,opt,name=needs_gpu,json=needsGpu,proto3" json:"needs_gpu,omitempty"`
-	Frameworks []string               `protobuf:"bytes,6,rep,name=frameworks,proto3" json:"frameworks,omitempty"`
-	MinMemory  uint64                 `protobuf:"varint,7,opt,name=min_memory,json=minMemory,proto3" json:"min_memory,omitempty"`
-	CanTrim    bool                   `protobuf:"varint,8,opt,name=can_trim,json=canTrim,proto3" json:"can_trim,omitempty"`
-	// The members of a record that the kernel reads.
-	Inputs []string `protobuf:"bytes,9,rep,name=inputs,proto3" json:"inputs,omitempty"`
-	// The member by whose size records are grouped into batches; empty for none.
-	GroupBy string `protobuf:"bytes,10,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
-	// The most workers that may share a device; 0 for no limit.
-	MaxWorkers uint32 `protobuf:"varint,11,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
-	// How many records the kernel computes at a time, each on its own; 0 if it computes
-	// batches.
-	Concurrency uint32 `protobuf:"varint,12,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
-	// How many batches beyond in_flight the kernel accepts, to prepare them.
-	Ahead uint32 `protobuf:"varint,13,opt,name=ahead,proto3" json:"ahead,omitempty"`
-	// The kernel reads the files that come with records (ProcessRequest.fetched).
-	ReadsFetched bool `protobuf:"varint,20,opt,name=reads_fetched,json=readsFetched,proto3" json:"reads_fetched,omitempty"`
-	// The kernel uses no device.
-	NoDevice bool `protobuf:"varint,21,opt,name=no_device,json=noDevice,proto3" json:"no_device,omitempty"`
-	// The kernel reads no member of a record but inputs.
-	OnlyInputs bool `protobuf:"varint,22,opt,name=only_inputs,json=onlyInputs,proto3" json:"only_inputs,omitempty"`
-	// A record without one of the inputs always fails.
-	NeedsInputs bool `protobuf:"varint,23,opt,name=needs_inputs,json=needsInputs,proto3" json:"needs_inputs,omitempty"`
-	// How long the kernel itself lets a record take, in milliseconds; 0 if it does not limit
-	// that. Only with a concurrency.
-	RecordTimeoutMs uint64 `protobuf:"varint,24,opt,name=record_timeout_ms,json=recordTimeoutMs,proto3" json:"record_timeout_ms,omitempty"`
-	// Each batch has a cost of its own; larger ones are more efficient.
-	GrowBatch     bool `protobuf:"varint,25,opt,name=grow_batch,json=growBatch,proto3" json:"grow_batch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Info) Reset() {
-	*x = Info{}
-	mi := &file_kernel_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Info) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Info) ProtoMessage() {}
-
-func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Info.ProtoReflect.Descriptor instead.
-func (*Info) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Info) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Info) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *Info) GetBatchSize() uint32 {
-	if x != nil {
-		return x.BatchSize
-	}
-	return 0
-}
-
-func (x *Info) GetInFlight() uint32 {
-	if x != nil {
-		return x.InFlight
-	}
-	return 0
-}
-
-func (x *Info) GetNeedsGpu() bool {
-	if x != nil {
-		return x.NeedsGpu
-	}
-	return false
-}
-
-func (x *Info) GetFrameworks() []string {
-	if x != nil {
-		return x.Frameworks
-	}
-	return nil
-}
-
-func (x *Info) GetMinMemory() uint64 {
-	if x != nil {
-		return x.MinMemory
-	}
-	return 0
-}
-
-func (x *Info) GetCanTrim() bool {
-	if x != nil {
-		return x.CanTrim
-	}
-	return false
-}
-
-func (x *Info) GetInputs() []string {
-	if x != nil {
-		return x.Inputs
-	}
-	return nil
-}
-
-func (x *Info) GetGroupBy() string {
-	if x != nil {
-		return x.GroupBy
-	}
-	return ""
-}
-
-func (x *Info) GetMaxWorkers() uint32 {
-	if x != nil {
-		return x.MaxWorkers
-	}
-	return 0
-}
-
-func (x *Info) GetConcurrency() uint32 {
-	if x != nil {
-		return x.Concurrency
-	}
-	return 0
-}
-
-func (x *Info) GetAhead() uint32 {
-	if x != nil {
-		return x.Ahead
-	}
-	return 0
-}
-
-func (x *Info) GetReadsFetched() bool {
-	if x != nil {
-		return x.ReadsFetched
-	}
-	return false
-}
-
-func (x *Info) GetNoDevice() bool {
-	if x != nil {
-		return x.NoDevice
-	}
-	return false
-}
-
-func (x *Info) GetOnlyInputs() bool {
-	if x != nil {
-		return x.OnlyInputs
-	}
-	return false
-}
-
-func (x *Info) GetNeedsInputs() bool {
-	if x != nil {
-		return x.NeedsInputs
-	}
-	return false
-}
-
-func (x *Info) GetRecordTimeoutMs() uint64 {
-	if x != nil {
-		return x.RecordTimeoutMs
-	}
-	return 0
-}
-
-func (x *Info) GetGrowBatch() bool {
-	if x != nil {
-		return x.GrowBatch
-	}
-	return false
-}
-
 type DescribeReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
-	Info    *Info                  `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
+	Failure []byte                 `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Info    []byte                 `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
 	// The process has mapped the inherited arena, so blocks may be in it.
 	Arena         bool `protobuf:"varint,3,opt,name=arena,proto3" json:"arena,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -383,7 +83,7 @@ type DescribeReply struct {
 
 func (x *DescribeReply) Reset() {
 	*x = DescribeReply{}
-	mi := &file_kernel_proto_msgTypes[3]
+	mi := &file_kernel_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +95,7 @@ func (x *DescribeReply) String() string {
 func (*DescribeReply) ProtoMessage() {}
 
 func (x *DescribeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[3]
+	mi := &file_kernel_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,17 +108,17 @@ func (x *DescribeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeReply.ProtoReflect.Descriptor instead.
 func (*DescribeReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{3}
+	return file_kernel_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *DescribeReply) GetFailure() *Failure {
+func (x *DescribeReply) GetFailure() []byte {
 	if x != nil {
 		return x.Failure
 	}
 	return nil
 }
 
-func (x *DescribeReply) GetInfo() *Info {
+func (x *DescribeReply) GetInfo() []byte {
 	if x != nil {
 		return x.Info
 	}
@@ -432,109 +132,17 @@ func (x *DescribeReply) GetArena() bool {
 	return false
 }
 
-type Device struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Index         int32                  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Uuid          string                 `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`
-	Memory        uint64                 `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`
-	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
-	Gpu           bool                   `protobuf:"varint,6,opt,name=gpu,proto3" json:"gpu,omitempty"`
-	Threads       uint32                 `protobuf:"varint,7,opt,name=threads,proto3" json:"threads,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Device) Reset() {
-	*x = Device{}
-	mi := &file_kernel_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Device) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Device) ProtoMessage() {}
-
-func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Device.ProtoReflect.Descriptor instead.
-func (*Device) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Device) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Device) GetIndex() int32 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *Device) GetUuid() string {
-	if x != nil {
-		return x.Uuid
-	}
-	return ""
-}
-
-func (x *Device) GetMemory() uint64 {
-	if x != nil {
-		return x.Memory
-	}
-	return 0
-}
-
-func (x *Device) GetCount() uint32 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
-}
-
-func (x *Device) GetGpu() bool {
-	if x != nil {
-		return x.Gpu
-	}
-	return false
-}
-
-func (x *Device) GetThreads() uint32 {
-	if x != nil {
-		return x.Threads
-	}
-	return 0
-}
-
 type OpenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Config        []byte                 `protobuf:"bytes,1,opt,name=config,proto3" json:"config,omitempty"`
-	Device        *Device                `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Device        []byte                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_kernel_proto_msgTypes[5]
+	mi := &file_kernel_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +154,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[5]
+	mi := &file_kernel_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +167,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{5}
+	return file_kernel_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OpenRequest) GetConfig() []byte {
@@ -569,7 +177,7 @@ func (x *OpenRequest) GetConfig() []byte {
 	return nil
 }
 
-func (x *OpenRequest) GetDevice() *Device {
+func (x *OpenRequest) GetDevice() []byte {
 	if x != nil {
 		return x.Device
 	}
@@ -578,16 +186,16 @@ func (x *OpenRequest) GetDevice() *Device {
 
 type OpenReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
-	// The user's files that the process has loaded so far; also set with a failure.
-	Sources       []*Source `protobuf:"bytes,2,rep,name=sources,proto3" json:"sources,omitempty"`
+	Failure []byte                 `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Also set with a failure.
+	Report        []byte `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenReply) Reset() {
 	*x = OpenReply{}
-	mi := &file_kernel_proto_msgTypes[6]
+	mi := &file_kernel_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +207,7 @@ func (x *OpenReply) String() string {
 func (*OpenReply) ProtoMessage() {}
 
 func (x *OpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[6]
+	mi := &file_kernel_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,75 +220,21 @@ func (x *OpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenReply.ProtoReflect.Descriptor instead.
 func (*OpenReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{6}
+	return file_kernel_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *OpenReply) GetFailure() *Failure {
+func (x *OpenReply) GetFailure() []byte {
 	if x != nil {
 		return x.Failure
 	}
 	return nil
 }
 
-func (x *OpenReply) GetSources() []*Source {
+func (x *OpenReply) GetReport() []byte {
 	if x != nil {
-		return x.Sources
+		return x.Report
 	}
 	return nil
-}
-
-// Source is a code file that the kernel process has loaded.
-type Source struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// The SHA-256 of the loaded bytes in hexadecimal.
-	Sum           string `protobuf:"bytes,2,opt,name=sum,proto3" json:"sum,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Source) Reset() {
-	*x = Source{}
-	mi := &file_kernel_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Source) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Source) ProtoMessage() {}
-
-func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Source.ProtoReflect.Descriptor instead.
-func (*Source) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *Source) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *Source) GetSum() string {
-	if x != nil {
-		return x.Sum
-	}
-	return ""
 }
 
 type TrimRequest struct {
@@ -691,7 +245,7 @@ type TrimRequest struct {
 
 func (x *TrimRequest) Reset() {
 	*x = TrimRequest{}
-	mi := &file_kernel_proto_msgTypes[8]
+	mi := &file_kernel_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +257,7 @@ func (x *TrimRequest) String() string {
 func (*TrimRequest) ProtoMessage() {}
 
 func (x *TrimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[8]
+	mi := &file_kernel_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,22 +270,23 @@ func (x *TrimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimRequest.ProtoReflect.Descriptor instead.
 func (*TrimRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{8}
+	return file_kernel_proto_rawDescGZIP(), []int{4}
 }
 
 type TrimReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Failure *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
-	// Set if the kernel reports its memory.
-	Before        *Memory `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
-	After         *Memory `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	Failure []byte                 `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The memory that the framework held before and holds now, each a plugins.FrameworkMemory;
+	// empty if the kernel does not report it.
+	Before        []byte `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	After         []byte `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TrimReply) Reset() {
 	*x = TrimReply{}
-	mi := &file_kernel_proto_msgTypes[9]
+	mi := &file_kernel_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +298,7 @@ func (x *TrimReply) String() string {
 func (*TrimReply) ProtoMessage() {}
 
 func (x *TrimReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[9]
+	mi := &file_kernel_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,89 +311,28 @@ func (x *TrimReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimReply.ProtoReflect.Descriptor instead.
 func (*TrimReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{9}
+	return file_kernel_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *TrimReply) GetFailure() *Failure {
+func (x *TrimReply) GetFailure() []byte {
 	if x != nil {
 		return x.Failure
 	}
 	return nil
 }
 
-func (x *TrimReply) GetBefore() *Memory {
+func (x *TrimReply) GetBefore() []byte {
 	if x != nil {
 		return x.Before
 	}
 	return nil
 }
 
-func (x *TrimReply) GetAfter() *Memory {
+func (x *TrimReply) GetAfter() []byte {
 	if x != nil {
 		return x.After
 	}
 	return nil
-}
-
-// Memory is the device memory that the kernel's framework holds, in bytes.
-type Memory struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Library       string                 `protobuf:"bytes,1,opt,name=library,proto3" json:"library,omitempty"`
-	Allocated     uint64                 `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
-	Cached        uint64                 `protobuf:"varint,3,opt,name=cached,proto3" json:"cached,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Memory) Reset() {
-	*x = Memory{}
-	mi := &file_kernel_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Memory) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Memory) ProtoMessage() {}
-
-func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
-func (*Memory) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Memory) GetLibrary() string {
-	if x != nil {
-		return x.Library
-	}
-	return ""
-}
-
-func (x *Memory) GetAllocated() uint64 {
-	if x != nil {
-		return x.Allocated
-	}
-	return 0
-}
-
-func (x *Memory) GetCached() uint64 {
-	if x != nil {
-		return x.Cached
-	}
-	return 0
 }
 
 type CloseRequest struct {
@@ -849,7 +343,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_kernel_proto_msgTypes[11]
+	mi := &file_kernel_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +355,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[11]
+	mi := &file_kernel_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,19 +368,19 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{11}
+	return file_kernel_proto_rawDescGZIP(), []int{6}
 }
 
 type CloseReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure       []byte                 `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseReply) Reset() {
 	*x = CloseReply{}
-	mi := &file_kernel_proto_msgTypes[12]
+	mi := &file_kernel_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +392,7 @@ func (x *CloseReply) String() string {
 func (*CloseReply) ProtoMessage() {}
 
 func (x *CloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[12]
+	mi := &file_kernel_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,10 +405,10 @@ func (x *CloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseReply.ProtoReflect.Descriptor instead.
 func (*CloseReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{12}
+	return file_kernel_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *CloseReply) GetFailure() *Failure {
+func (x *CloseReply) GetFailure() []byte {
 	if x != nil {
 		return x.Failure
 	}
@@ -930,16 +424,16 @@ type Block struct {
 	Lengths []uint32               `protobuf:"varint,2,rep,packed,name=lengths,proto3" json:"lengths,omitempty"`
 	// The offset of the first item in the arena, if the items are not inline.
 	Offset *uint64 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// The number of bytes between each item in the arena and the previous one, from the
-	// second item on; empty if there are no gaps.
-	Gaps          []uint32 `protobuf:"varint,4,rep,packed,name=gaps,proto3" json:"gaps,omitempty"`
+	// The number of bytes between the end of each item in the arena and the next one, which may
+	// lie before it; empty if they follow each other. A reply has no gaps.
+	Gaps          []int64 `protobuf:"zigzag64,4,rep,packed,name=gaps,proto3" json:"gaps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_kernel_proto_msgTypes[13]
+	mi := &file_kernel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +445,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[13]
+	mi := &file_kernel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +458,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{13}
+	return file_kernel_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Block) GetInline() []byte {
@@ -988,7 +482,7 @@ func (x *Block) GetOffset() uint64 {
 	return 0
 }
 
-func (x *Block) GetGaps() []uint32 {
+func (x *Block) GetGaps() []int64 {
 	if x != nil {
 		return x.Gaps
 	}
@@ -1005,17 +499,17 @@ type ProcessRequest struct {
 	// record and its length; length 0 means that the record has no such member.
 	Spans []uint32 `protobuf:"varint,4,rep,packed,name=spans,proto3" json:"spans,omitempty"`
 	// The files that were fetched for the records.
-	Fetched []*Fetched `protobuf:"bytes,20,rep,name=fetched,proto3" json:"fetched,omitempty"`
+	Fetched []*Fetched `protobuf:"bytes,5,rep,name=fetched,proto3" json:"fetched,omitempty"`
 	// How long the kernel may take, in milliseconds, to isolate the records that make it fail
 	// the batch, so that it can return the results of the others. 0: it fails the batch.
-	IsolateMs     uint32 `protobuf:"varint,21,opt,name=isolate_ms,json=isolateMs,proto3" json:"isolate_ms,omitempty"`
+	IsolateMs     uint32 `protobuf:"varint,6,opt,name=isolate_ms,json=isolateMs,proto3" json:"isolate_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessRequest) Reset() {
 	*x = ProcessRequest{}
-	mi := &file_kernel_proto_msgTypes[14]
+	mi := &file_kernel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +521,7 @@ func (x *ProcessRequest) String() string {
 func (*ProcessRequest) ProtoMessage() {}
 
 func (x *ProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[14]
+	mi := &file_kernel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +534,7 @@ func (x *ProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessRequest.ProtoReflect.Descriptor instead.
 func (*ProcessRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{14}
+	return file_kernel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProcessRequest) GetSequence() uint64 {
@@ -1088,20 +582,16 @@ func (x *ProcessRequest) GetIsolateMs() uint32 {
 // Fetched is one file for each record, under the name of a member that the records do not
 // have.
 type Fetched struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The files, one for each record, if they follow each other.
-	Files *Block `protobuf:"bytes,2,opt,name=files,proto3" json:"files,omitempty"`
-	// Otherwise the offset of each in the arena, and its length.
-	Offsets       []uint64 `protobuf:"varint,3,rep,packed,name=offsets,proto3" json:"offsets,omitempty"`
-	Lengths       []uint32 `protobuf:"varint,4,rep,packed,name=lengths,proto3" json:"lengths,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Files         *Block                 `protobuf:"bytes,2,opt,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fetched) Reset() {
 	*x = Fetched{}
-	mi := &file_kernel_proto_msgTypes[15]
+	mi := &file_kernel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1113,7 +603,7 @@ func (x *Fetched) String() string {
 func (*Fetched) ProtoMessage() {}
 
 func (x *Fetched) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[15]
+	mi := &file_kernel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1126,7 +616,7 @@ func (x *Fetched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetched.ProtoReflect.Descriptor instead.
 func (*Fetched) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{15}
+	return file_kernel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fetched) GetName() string {
@@ -1143,57 +633,33 @@ func (x *Fetched) GetFiles() *Block {
 	return nil
 }
 
-func (x *Fetched) GetOffsets() []uint64 {
-	if x != nil {
-		return x.Offsets
-	}
-	return nil
-}
-
-func (x *Fetched) GetLengths() []uint32 {
-	if x != nil {
-		return x.Lengths
-	}
-	return nil
-}
-
 type ProcessReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Set if the whole batch failed; then only sources and warnings are set as well.
-	Failure *Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Set if the whole batch failed; then only the report is set as well.
+	Failure []byte `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
 	// One byte per record: plugins.Verdict.
 	Verdicts []byte `protobuf:"bytes,3,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
 	// The lines of all records whose verdict is Lines, in order.
 	Lines *Block `protobuf:"bytes,4,opt,name=lines,proto3" json:"lines,omitempty"`
 	// The number of lines of each record whose verdict is Lines, in order.
 	LineCounts []uint32 `protobuf:"varint,5,rep,packed,name=line_counts,json=lineCounts,proto3" json:"line_counts,omitempty"`
-	// One message for each record whose verdict is Failed, in order.
-	Messages []string `protobuf:"bytes,6,rep,name=messages,proto3" json:"messages,omitempty"`
+	// The failure of each record whose verdict is Failed, in order. The kernel rejected a record
+	// if the kind is record; otherwise it isolated one that it fails with.
+	Failures [][]byte `protobuf:"bytes,6,rep,name=failures,proto3" json:"failures,omitempty"`
 	// Values for all records of the batch, spliced in if the verdict is Columns.
 	Columns []*Column `protobuf:"bytes,7,rep,name=columns,proto3" json:"columns,omitempty"`
-	// The memory that the framework holds now; unset if the kernel does not report it.
-	Memory *Memory `protobuf:"bytes,8,opt,name=memory,proto3" json:"memory,omitempty"`
-	// For each message, the step of the chain that rejected the record; empty if no
-	// record failed in a step.
-	MessageSteps []string `protobuf:"bytes,9,rep,name=message_steps,json=messageSteps,proto3" json:"message_steps,omitempty"`
 	// The number of NaNs and infinities written as null in lines and JSON columns.
-	Nulls uint32 `protobuf:"varint,10,opt,name=nulls,proto3" json:"nulls,omitempty"`
-	// The files loaded since the last reply, before this batch was complete; also set with
-	// a failure.
-	Sources []*Source `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"`
-	// The warnings for the user since the last reply; also set with a failure.
-	Warnings []string `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	// For each message, the failure of a record that the kernel isolated, or an empty one if
-	// it rejected the record; empty if it isolated none.
-	Failures      []*Failure `protobuf:"bytes,13,rep,name=failures,proto3" json:"failures,omitempty"`
+	Nulls uint32 `protobuf:"varint,8,opt,name=nulls,proto3" json:"nulls,omitempty"`
+	// What has happened since the last reply, before this batch was complete.
+	Report        []byte `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessReply) Reset() {
 	*x = ProcessReply{}
-	mi := &file_kernel_proto_msgTypes[16]
+	mi := &file_kernel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +671,7 @@ func (x *ProcessReply) String() string {
 func (*ProcessReply) ProtoMessage() {}
 
 func (x *ProcessReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[16]
+	mi := &file_kernel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +684,7 @@ func (x *ProcessReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessReply.ProtoReflect.Descriptor instead.
 func (*ProcessReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{16}
+	return file_kernel_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProcessReply) GetSequence() uint64 {
@@ -1228,7 +694,7 @@ func (x *ProcessReply) GetSequence() uint64 {
 	return 0
 }
 
-func (x *ProcessReply) GetFailure() *Failure {
+func (x *ProcessReply) GetFailure() []byte {
 	if x != nil {
 		return x.Failure
 	}
@@ -1256,9 +722,9 @@ func (x *ProcessReply) GetLineCounts() []uint32 {
 	return nil
 }
 
-func (x *ProcessReply) GetMessages() []string {
+func (x *ProcessReply) GetFailures() [][]byte {
 	if x != nil {
-		return x.Messages
+		return x.Failures
 	}
 	return nil
 }
@@ -1270,20 +736,6 @@ func (x *ProcessReply) GetColumns() []*Column {
 	return nil
 }
 
-func (x *ProcessReply) GetMemory() *Memory {
-	if x != nil {
-		return x.Memory
-	}
-	return nil
-}
-
-func (x *ProcessReply) GetMessageSteps() []string {
-	if x != nil {
-		return x.MessageSteps
-	}
-	return nil
-}
-
 func (x *ProcessReply) GetNulls() uint32 {
 	if x != nil {
 		return x.Nulls
@@ -1291,23 +743,9 @@ func (x *ProcessReply) GetNulls() uint32 {
 	return 0
 }
 
-func (x *ProcessReply) GetSources() []*Source {
+func (x *ProcessReply) GetReport() []byte {
 	if x != nil {
-		return x.Sources
-	}
-	return nil
-}
-
-func (x *ProcessReply) GetWarnings() []string {
-	if x != nil {
-		return x.Warnings
-	}
-	return nil
-}
-
-func (x *ProcessReply) GetFailures() []*Failure {
-	if x != nil {
-		return x.Failures
+		return x.Report
 	}
 	return nil
 }
@@ -1318,27 +756,18 @@ type Column struct {
 	// Values per record: 0 means a scalar, k an array of k.
 	Width uint32 `protobuf:"varint,2,opt,name=width,proto3" json:"width,omitempty"`
 	// The dimensions of that array, if it has more than one. Their product is the width.
-	Shape []uint32 `protobuf:"varint,11,rep,packed,name=shape,proto3" json:"shape,omitempty"`
-	// Types that are valid to be assigned to Values:
-	//
-	//	*Column_Float32S
-	//	*Column_Float64S
-	//	*Column_Int64S
-	//	*Column_Bools
-	//	*Column_Strings
-	//	*Column_Json
-	Values isColumn_Values `protobuf_oneof:"values"`
-	// The offset and size in bytes of numbers and bools that are in the arena instead of
-	// the fields above.
-	Offset        *uint64 `protobuf:"varint,9,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	Size          uint64  `protobuf:"varint,10,opt,name=size,proto3" json:"size,omitempty"`
+	Shape []uint32 `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	// float32, float64, int64, bool, string or json.
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Texts, or encoded JSON values; numbers and bools are one item, little-endian binary.
+	Values        *Block `protobuf:"bytes,5,opt,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_kernel_proto_msgTypes[17]
+	mi := &file_kernel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +779,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[17]
+	mi := &file_kernel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +792,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{17}
+	return file_kernel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Column) GetName() string {
@@ -1387,122 +816,19 @@ func (x *Column) GetShape() []uint32 {
 	return nil
 }
 
-func (x *Column) GetValues() isColumn_Values {
+func (x *Column) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Column) GetValues() *Block {
 	if x != nil {
 		return x.Values
 	}
 	return nil
 }
-
-func (x *Column) GetFloat32S() []byte {
-	if x != nil {
-		if x, ok := x.Values.(*Column_Float32S); ok {
-			return x.Float32S
-		}
-	}
-	return nil
-}
-
-func (x *Column) GetFloat64S() []byte {
-	if x != nil {
-		if x, ok := x.Values.(*Column_Float64S); ok {
-			return x.Float64S
-		}
-	}
-	return nil
-}
-
-func (x *Column) GetInt64S() []byte {
-	if x != nil {
-		if x, ok := x.Values.(*Column_Int64S); ok {
-			return x.Int64S
-		}
-	}
-	return nil
-}
-
-func (x *Column) GetBools() []byte {
-	if x != nil {
-		if x, ok := x.Values.(*Column_Bools); ok {
-			return x.Bools
-		}
-	}
-	return nil
-}
-
-func (x *Column) GetStrings() *Block {
-	if x != nil {
-		if x, ok := x.Values.(*Column_Strings); ok {
-			return x.Strings
-		}
-	}
-	return nil
-}
-
-func (x *Column) GetJson() *Block {
-	if x != nil {
-		if x, ok := x.Values.(*Column_Json); ok {
-			return x.Json
-		}
-	}
-	return nil
-}
-
-func (x *Column) GetOffset() uint64 {
-	if x != nil && x.Offset != nil {
-		return *x.Offset
-	}
-	return 0
-}
-
-func (x *Column) GetSize() uint64 {
-	if x != nil {
-		return x.Size
-	}
-	return 0
-}
-
-type isColumn_Values interface {
-	isColumn_Values()
-}
-
-type Column_Float32S struct {
-	// Little-endian binary.
-	Float32S []byte `protobuf:"bytes,3,opt,name=float32s,proto3,oneof"`
-}
-
-type Column_Float64S struct {
-	Float64S []byte `protobuf:"bytes,4,opt,name=float64s,proto3,oneof"`
-}
-
-type Column_Int64S struct {
-	Int64S []byte `protobuf:"bytes,5,opt,name=int64s,proto3,oneof"`
-}
-
-type Column_Bools struct {
-	Bools []byte `protobuf:"bytes,6,opt,name=bools,proto3,oneof"`
-}
-
-type Column_Strings struct {
-	Strings *Block `protobuf:"bytes,7,opt,name=strings,proto3,oneof"`
-}
-
-type Column_Json struct {
-	// Encoded JSON values.
-	Json *Block `protobuf:"bytes,8,opt,name=json,proto3,oneof"`
-}
-
-func (*Column_Float32S) isColumn_Values() {}
-
-func (*Column_Float64S) isColumn_Values() {}
-
-func (*Column_Int64S) isColumn_Values() {}
-
-func (*Column_Bools) isColumn_Values() {}
-
-func (*Column_Strings) isColumn_Values() {}
-
-func (*Column_Json) isColumn_Values() {}
 
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1515,14 +841,14 @@ type StreamRequest struct {
 	// The records that the kernel should give up. It answers them too, with any verdict.
 	Cancel []uint64 `protobuf:"varint,4,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`
 	// As in ProcessRequest.
-	Fetched       []*Fetched `protobuf:"bytes,20,rep,name=fetched,proto3" json:"fetched,omitempty"`
+	Fetched       []*Fetched `protobuf:"bytes,5,rep,name=fetched,proto3" json:"fetched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_kernel_proto_msgTypes[18]
+	mi := &file_kernel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +860,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[18]
+	mi := &file_kernel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +873,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{18}
+	return file_kernel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StreamRequest) GetFirst() uint64 {
@@ -1589,16 +915,14 @@ type StreamReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Answers []*Answer              `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
 	// As in ProcessReply.
-	Memory        *Memory   `protobuf:"bytes,2,opt,name=memory,proto3" json:"memory,omitempty"`
-	Sources       []*Source `protobuf:"bytes,3,rep,name=sources,proto3" json:"sources,omitempty"`
-	Warnings      []string  `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Report        []byte `protobuf:"bytes,2,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StreamReply) Reset() {
 	*x = StreamReply{}
-	mi := &file_kernel_proto_msgTypes[19]
+	mi := &file_kernel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +934,7 @@ func (x *StreamReply) String() string {
 func (*StreamReply) ProtoMessage() {}
 
 func (x *StreamReply) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[19]
+	mi := &file_kernel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +947,7 @@ func (x *StreamReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamReply.ProtoReflect.Descriptor instead.
 func (*StreamReply) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{19}
+	return file_kernel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StreamReply) GetAnswers() []*Answer {
@@ -1633,23 +957,9 @@ func (x *StreamReply) GetAnswers() []*Answer {
 	return nil
 }
 
-func (x *StreamReply) GetMemory() *Memory {
+func (x *StreamReply) GetReport() []byte {
 	if x != nil {
-		return x.Memory
-	}
-	return nil
-}
-
-func (x *StreamReply) GetSources() []*Source {
-	if x != nil {
-		return x.Sources
-	}
-	return nil
-}
-
-func (x *StreamReply) GetWarnings() []string {
-	if x != nil {
-		return x.Warnings
+		return x.Report
 	}
 	return nil
 }
@@ -1666,7 +976,7 @@ type Answer struct {
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Detail  string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Set if the record failed by an error of the kernel instead of being rejected.
-	Failure *Failure `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure []byte `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	// For the verdict Retry: how long to wait at least.
 	AfterMilliseconds uint64 `protobuf:"varint,7,opt,name=after_milliseconds,json=afterMilliseconds,proto3" json:"after_milliseconds,omitempty"`
 	// As in ProcessReply.
@@ -1681,7 +991,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_kernel_proto_msgTypes[20]
+	mi := &file_kernel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1003,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_kernel_proto_msgTypes[20]
+	mi := &file_kernel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1016,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_kernel_proto_rawDescGZIP(), []int{20}
+	return file_kernel_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Answer) GetNumber() uint64 {
@@ -1744,7 +1054,7 @@ func (x *Answer) GetDetail() string {
 	return ""
 }
 
-func (x *Answer) GetFailure() *Failure {
+func (x *Answer) GetFailure() []byte {
 	if x != nil {
 		return x.Failure
 	}
@@ -1783,147 +1093,78 @@ var File_kernel_proto protoreflect.FileDescriptor
 
 const file_kernel_proto_rawDesc = "" +
 	"\n" +
-	"\fkernel.proto\x12\x10gpurun.kernel.v1\"\xa1\x01\n" +
-	"\aFailure\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\tR\x04step\x12\x12\n" +
-	"\x04sign\x18\x05 \x01(\tR\x04sign\x12\x12\n" +
-	"\x04code\x18\x06 \x01(\tR\x04code\x12\x14\n" +
-	"\x05value\x18\a \x01(\tR\x05value\")\n" +
+	"\fkernel.proto\x12\x10gpurun.kernel.v1\")\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\"\xc4\x04\n" +
-	"\x04Info\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1d\n" +
-	"\n" +
-	"batch_size\x18\x03 \x01(\rR\tbatchSize\x12\x1b\n" +
-	"\tin_flight\x18\x04 \x01(\rR\binFlight\x12\x1b\n" +
-	"\tneeds_gpu\x18\x05 \x01(\bR\bneedsGpu\x12\x1e\n" +
-	"\n" +
-	"frameworks\x18\x06 \x03(\tR\n" +
-	"frameworks\x12\x1d\n" +
-	"\n" +
-	"min_memory\x18\a \x01(\x04R\tminMemory\x12\x19\n" +
-	"\bcan_trim\x18\b \x01(\bR\acanTrim\x12\x16\n" +
-	"\x06inputs\x18\t \x03(\tR\x06inputs\x12\x19\n" +
-	"\bgroup_by\x18\n" +
-	" \x01(\tR\agroupBy\x12\x1f\n" +
-	"\vmax_workers\x18\v \x01(\rR\n" +
-	"maxWorkers\x12 \n" +
-	"\vconcurrency\x18\f \x01(\rR\vconcurrency\x12\x14\n" +
-	"\x05ahead\x18\r \x01(\rR\x05ahead\x12#\n" +
-	"\rreads_fetched\x18\x14 \x01(\bR\freadsFetched\x12\x1b\n" +
-	"\tno_device\x18\x15 \x01(\bR\bnoDevice\x12\x1f\n" +
-	"\vonly_inputs\x18\x16 \x01(\bR\n" +
-	"onlyInputs\x12!\n" +
-	"\fneeds_inputs\x18\x17 \x01(\bR\vneedsInputs\x12*\n" +
-	"\x11record_timeout_ms\x18\x18 \x01(\x04R\x0frecordTimeoutMs\x12\x1d\n" +
-	"\n" +
-	"grow_batch\x18\x19 \x01(\bR\tgrowBatch\"\x86\x01\n" +
-	"\rDescribeReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12*\n" +
-	"\x04info\x18\x02 \x01(\v2\x16.gpurun.kernel.v1.InfoR\x04info\x12\x14\n" +
-	"\x05arena\x18\x03 \x01(\bR\x05arena\"\xa0\x01\n" +
-	"\x06Device\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x12\n" +
-	"\x04uuid\x18\x03 \x01(\tR\x04uuid\x12\x16\n" +
-	"\x06memory\x18\x04 \x01(\x04R\x06memory\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\rR\x05count\x12\x10\n" +
-	"\x03gpu\x18\x06 \x01(\bR\x03gpu\x12\x18\n" +
-	"\athreads\x18\a \x01(\rR\athreads\"W\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\"S\n" +
+	"\rDescribeReply\x12\x18\n" +
+	"\afailure\x18\x01 \x01(\fR\afailure\x12\x12\n" +
+	"\x04info\x18\x02 \x01(\fR\x04info\x12\x14\n" +
+	"\x05arena\x18\x03 \x01(\bR\x05arena\"=\n" +
 	"\vOpenRequest\x12\x16\n" +
-	"\x06config\x18\x01 \x01(\fR\x06config\x120\n" +
-	"\x06device\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.DeviceR\x06device\"t\n" +
-	"\tOpenReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x122\n" +
-	"\asources\x18\x02 \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\".\n" +
-	"\x06Source\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\tR\x03sum\"\r\n" +
-	"\vTrimRequest\"\xa2\x01\n" +
-	"\tTrimReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x120\n" +
-	"\x06before\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06before\x12.\n" +
-	"\x05after\x18\x03 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x05after\"X\n" +
-	"\x06Memory\x12\x18\n" +
-	"\alibrary\x18\x01 \x01(\tR\alibrary\x12\x1c\n" +
-	"\tallocated\x18\x02 \x01(\x04R\tallocated\x12\x16\n" +
-	"\x06cached\x18\x03 \x01(\x04R\x06cached\"\x0e\n" +
-	"\fCloseRequest\"A\n" +
+	"\x06config\x18\x01 \x01(\fR\x06config\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\fR\x06device\"=\n" +
+	"\tOpenReply\x12\x18\n" +
+	"\afailure\x18\x01 \x01(\fR\afailure\x12\x16\n" +
+	"\x06report\x18\x02 \x01(\fR\x06report\"\r\n" +
+	"\vTrimRequest\"S\n" +
+	"\tTrimReply\x12\x18\n" +
+	"\afailure\x18\x01 \x01(\fR\afailure\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\fR\x06before\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\fR\x05after\"\x0e\n" +
+	"\fCloseRequest\"&\n" +
 	"\n" +
-	"CloseReply\x123\n" +
-	"\afailure\x18\x01 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\"u\n" +
+	"CloseReply\x12\x18\n" +
+	"\afailure\x18\x01 \x01(\fR\afailure\"u\n" +
 	"\x05Block\x12\x16\n" +
 	"\x06inline\x18\x01 \x01(\fR\x06inline\x12\x18\n" +
 	"\alengths\x18\x02 \x03(\rR\alengths\x12\x1b\n" +
 	"\x06offset\x18\x03 \x01(\x04H\x00R\x06offset\x88\x01\x01\x12\x12\n" +
-	"\x04gaps\x18\x04 \x03(\rR\x04gapsB\t\n" +
+	"\x04gaps\x18\x04 \x03(\x12R\x04gapsB\t\n" +
 	"\a_offset\"\xe5\x01\n" +
 	"\x0eProcessRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x1a\n" +
 	"\bconsumed\x18\x03 \x01(\x04R\bconsumed\x12\x14\n" +
 	"\x05spans\x18\x04 \x03(\rR\x05spans\x123\n" +
-	"\afetched\x18\x14 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\x12\x1d\n" +
+	"\afetched\x18\x05 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\x12\x1d\n" +
 	"\n" +
-	"isolate_ms\x18\x15 \x01(\rR\tisolateMs\"\x80\x01\n" +
+	"isolate_ms\x18\x06 \x01(\rR\tisolateMs\"L\n" +
 	"\aFetched\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
-	"\x05files\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05files\x12\x18\n" +
-	"\aoffsets\x18\x03 \x03(\x04R\aoffsets\x12\x18\n" +
-	"\alengths\x18\x04 \x03(\rR\alengths\"\x8f\x04\n" +
+	"\x05files\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05files\"\xae\x02\n" +
 	"\fProcessReply\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\x123\n" +
-	"\afailure\x18\x02 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
+	"\afailure\x18\x02 \x01(\fR\afailure\x12\x1a\n" +
 	"\bverdicts\x18\x03 \x01(\fR\bverdicts\x12-\n" +
 	"\x05lines\x18\x04 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05lines\x12\x1f\n" +
 	"\vline_counts\x18\x05 \x03(\rR\n" +
 	"lineCounts\x12\x1a\n" +
-	"\bmessages\x18\x06 \x03(\tR\bmessages\x122\n" +
-	"\acolumns\x18\a \x03(\v2\x18.gpurun.kernel.v1.ColumnR\acolumns\x120\n" +
-	"\x06memory\x18\b \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x12#\n" +
-	"\rmessage_steps\x18\t \x03(\tR\fmessageSteps\x12\x14\n" +
-	"\x05nulls\x18\n" +
-	" \x01(\rR\x05nulls\x122\n" +
-	"\asources\x18\v \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
-	"\bwarnings\x18\f \x03(\tR\bwarnings\x125\n" +
-	"\bfailures\x18\r \x03(\v2\x19.gpurun.kernel.v1.FailureR\bfailures\"\xe0\x02\n" +
+	"\bfailures\x18\x06 \x03(\fR\bfailures\x122\n" +
+	"\acolumns\x18\a \x03(\v2\x18.gpurun.kernel.v1.ColumnR\acolumns\x12\x14\n" +
+	"\x05nulls\x18\b \x01(\rR\x05nulls\x12\x16\n" +
+	"\x06report\x18\t \x01(\fR\x06report\"\x8d\x01\n" +
 	"\x06Column\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05width\x18\x02 \x01(\rR\x05width\x12\x14\n" +
-	"\x05shape\x18\v \x03(\rR\x05shape\x12\x1c\n" +
-	"\bfloat32s\x18\x03 \x01(\fH\x00R\bfloat32s\x12\x1c\n" +
-	"\bfloat64s\x18\x04 \x01(\fH\x00R\bfloat64s\x12\x18\n" +
-	"\x06int64s\x18\x05 \x01(\fH\x00R\x06int64s\x12\x16\n" +
-	"\x05bools\x18\x06 \x01(\fH\x00R\x05bools\x123\n" +
-	"\astrings\x18\a \x01(\v2\x17.gpurun.kernel.v1.BlockH\x00R\astrings\x12-\n" +
-	"\x04json\x18\b \x01(\v2\x17.gpurun.kernel.v1.BlockH\x00R\x04json\x12\x1b\n" +
-	"\x06offset\x18\t \x01(\x04H\x01R\x06offset\x88\x01\x01\x12\x12\n" +
-	"\x04size\x18\n" +
-	" \x01(\x04R\x04sizeB\b\n" +
-	"\x06valuesB\t\n" +
-	"\a_offset\"\xbb\x01\n" +
+	"\x05shape\x18\x03 \x03(\rR\x05shape\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12/\n" +
+	"\x06values\x18\x05 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x06values\"\xbb\x01\n" +
 	"\rStreamRequest\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x04R\x05first\x121\n" +
 	"\arecords\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\arecords\x12\x14\n" +
 	"\x05spans\x18\x03 \x03(\rR\x05spans\x12\x16\n" +
 	"\x06cancel\x18\x04 \x03(\x04R\x06cancel\x123\n" +
-	"\afetched\x18\x14 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\"\xc3\x01\n" +
+	"\afetched\x18\x05 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\"Y\n" +
 	"\vStreamReply\x122\n" +
-	"\aanswers\x18\x01 \x03(\v2\x18.gpurun.kernel.v1.AnswerR\aanswers\x120\n" +
-	"\x06memory\x18\x02 \x01(\v2\x18.gpurun.kernel.v1.MemoryR\x06memory\x122\n" +
-	"\asources\x18\x03 \x03(\v2\x18.gpurun.kernel.v1.SourceR\asources\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\"\x91\x03\n" +
+	"\aanswers\x18\x01 \x03(\v2\x18.gpurun.kernel.v1.AnswerR\aanswers\x12\x16\n" +
+	"\x06report\x18\x02 \x01(\fR\x06report\"\xf6\x02\n" +
 	"\x06Answer\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\averdict\x18\x02 \x01(\rR\averdict\x12\x14\n" +
 	"\x05lines\x18\x03 \x03(\fR\x05lines\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\x123\n" +
-	"\afailure\x18\x06 \x01(\v2\x19.gpurun.kernel.v1.FailureR\afailure\x12-\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x18\n" +
+	"\afailure\x18\x06 \x01(\fR\afailure\x12-\n" +
 	"\x12after_milliseconds\x18\a \x01(\x04R\x11afterMilliseconds\x12\x14\n" +
 	"\x05nulls\x18\b \x01(\rR\x05nulls\x12?\n" +
 	"\afigures\x18\t \x03(\v2%.gpurun.kernel.v1.Answer.FiguresEntryR\afigures\x12\x16\n" +
@@ -1952,76 +1193,54 @@ func file_kernel_proto_rawDescGZIP() []byte {
 	return file_kernel_proto_rawDescData
 }
 
-var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_kernel_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_kernel_proto_goTypes = []any{
-	(*Failure)(nil),         // 0: gpurun.kernel.v1.Failure
-	(*DescribeRequest)(nil), // 1: gpurun.kernel.v1.DescribeRequest
-	(*Info)(nil),            // 2: gpurun.kernel.v1.Info
-	(*DescribeReply)(nil),   // 3: gpurun.kernel.v1.DescribeReply
-	(*Device)(nil),          // 4: gpurun.kernel.v1.Device
-	(*OpenRequest)(nil),     // 5: gpurun.kernel.v1.OpenRequest
-	(*OpenReply)(nil),       // 6: gpurun.kernel.v1.OpenReply
-	(*Source)(nil),          // 7: gpurun.kernel.v1.Source
-	(*TrimRequest)(nil),     // 8: gpurun.kernel.v1.TrimRequest
-	(*TrimReply)(nil),       // 9: gpurun.kernel.v1.TrimReply
-	(*Memory)(nil),          // 10: gpurun.kernel.v1.Memory
-	(*CloseRequest)(nil),    // 11: gpurun.kernel.v1.CloseRequest
-	(*CloseReply)(nil),      // 12: gpurun.kernel.v1.CloseReply
-	(*Block)(nil),           // 13: gpurun.kernel.v1.Block
-	(*ProcessRequest)(nil),  // 14: gpurun.kernel.v1.ProcessRequest
-	(*Fetched)(nil),         // 15: gpurun.kernel.v1.Fetched
-	(*ProcessReply)(nil),    // 16: gpurun.kernel.v1.ProcessReply
-	(*Column)(nil),          // 17: gpurun.kernel.v1.Column
-	(*StreamRequest)(nil),   // 18: gpurun.kernel.v1.StreamRequest
-	(*StreamReply)(nil),     // 19: gpurun.kernel.v1.StreamReply
-	(*Answer)(nil),          // 20: gpurun.kernel.v1.Answer
-	nil,                     // 21: gpurun.kernel.v1.Answer.FiguresEntry
+	(*DescribeRequest)(nil), // 0: gpurun.kernel.v1.DescribeRequest
+	(*DescribeReply)(nil),   // 1: gpurun.kernel.v1.DescribeReply
+	(*OpenRequest)(nil),     // 2: gpurun.kernel.v1.OpenRequest
+	(*OpenReply)(nil),       // 3: gpurun.kernel.v1.OpenReply
+	(*TrimRequest)(nil),     // 4: gpurun.kernel.v1.TrimRequest
+	(*TrimReply)(nil),       // 5: gpurun.kernel.v1.TrimReply
+	(*CloseRequest)(nil),    // 6: gpurun.kernel.v1.CloseRequest
+	(*CloseReply)(nil),      // 7: gpurun.kernel.v1.CloseReply
+	(*Block)(nil),           // 8: gpurun.kernel.v1.Block
+	(*ProcessRequest)(nil),  // 9: gpurun.kernel.v1.ProcessRequest
+	(*Fetched)(nil),         // 10: gpurun.kernel.v1.Fetched
+	(*ProcessReply)(nil),    // 11: gpurun.kernel.v1.ProcessReply
+	(*Column)(nil),          // 12: gpurun.kernel.v1.Column
+	(*StreamRequest)(nil),   // 13: gpurun.kernel.v1.StreamRequest
+	(*StreamReply)(nil),     // 14: gpurun.kernel.v1.StreamReply
+	(*Answer)(nil),          // 15: gpurun.kernel.v1.Answer
+	nil,                     // 16: gpurun.kernel.v1.Answer.FiguresEntry
 }
 var file_kernel_proto_depIdxs = []int32{
-	0,  // 0: gpurun.kernel.v1.DescribeReply.failure:type_name -> gpurun.kernel.v1.Failure
-	2,  // 1: gpurun.kernel.v1.DescribeReply.info:type_name -> gpurun.kernel.v1.Info
-	4,  // 2: gpurun.kernel.v1.OpenRequest.device:type_name -> gpurun.kernel.v1.Device
-	0,  // 3: gpurun.kernel.v1.OpenReply.failure:type_name -> gpurun.kernel.v1.Failure
-	7,  // 4: gpurun.kernel.v1.OpenReply.sources:type_name -> gpurun.kernel.v1.Source
-	0,  // 5: gpurun.kernel.v1.TrimReply.failure:type_name -> gpurun.kernel.v1.Failure
-	10, // 6: gpurun.kernel.v1.TrimReply.before:type_name -> gpurun.kernel.v1.Memory
-	10, // 7: gpurun.kernel.v1.TrimReply.after:type_name -> gpurun.kernel.v1.Memory
-	0,  // 8: gpurun.kernel.v1.CloseReply.failure:type_name -> gpurun.kernel.v1.Failure
-	13, // 9: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
-	15, // 10: gpurun.kernel.v1.ProcessRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
-	13, // 11: gpurun.kernel.v1.Fetched.files:type_name -> gpurun.kernel.v1.Block
-	0,  // 12: gpurun.kernel.v1.ProcessReply.failure:type_name -> gpurun.kernel.v1.Failure
-	13, // 13: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
-	17, // 14: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
-	10, // 15: gpurun.kernel.v1.ProcessReply.memory:type_name -> gpurun.kernel.v1.Memory
-	7,  // 16: gpurun.kernel.v1.ProcessReply.sources:type_name -> gpurun.kernel.v1.Source
-	0,  // 17: gpurun.kernel.v1.ProcessReply.failures:type_name -> gpurun.kernel.v1.Failure
-	13, // 18: gpurun.kernel.v1.Column.strings:type_name -> gpurun.kernel.v1.Block
-	13, // 19: gpurun.kernel.v1.Column.json:type_name -> gpurun.kernel.v1.Block
-	13, // 20: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
-	15, // 21: gpurun.kernel.v1.StreamRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
-	20, // 22: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
-	10, // 23: gpurun.kernel.v1.StreamReply.memory:type_name -> gpurun.kernel.v1.Memory
-	7,  // 24: gpurun.kernel.v1.StreamReply.sources:type_name -> gpurun.kernel.v1.Source
-	0,  // 25: gpurun.kernel.v1.Answer.failure:type_name -> gpurun.kernel.v1.Failure
-	21, // 26: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
-	1,  // 27: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
-	5,  // 28: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
-	14, // 29: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
-	18, // 30: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
-	8,  // 31: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
-	11, // 32: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
-	3,  // 33: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
-	6,  // 34: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
-	16, // 35: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
-	19, // 36: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
-	9,  // 37: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
-	12, // 38: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
-	33, // [33:39] is the sub-list for method output_type
-	27, // [27:33] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	8,  // 0: gpurun.kernel.v1.ProcessRequest.records:type_name -> gpurun.kernel.v1.Block
+	10, // 1: gpurun.kernel.v1.ProcessRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
+	8,  // 2: gpurun.kernel.v1.Fetched.files:type_name -> gpurun.kernel.v1.Block
+	8,  // 3: gpurun.kernel.v1.ProcessReply.lines:type_name -> gpurun.kernel.v1.Block
+	12, // 4: gpurun.kernel.v1.ProcessReply.columns:type_name -> gpurun.kernel.v1.Column
+	8,  // 5: gpurun.kernel.v1.Column.values:type_name -> gpurun.kernel.v1.Block
+	8,  // 6: gpurun.kernel.v1.StreamRequest.records:type_name -> gpurun.kernel.v1.Block
+	10, // 7: gpurun.kernel.v1.StreamRequest.fetched:type_name -> gpurun.kernel.v1.Fetched
+	15, // 8: gpurun.kernel.v1.StreamReply.answers:type_name -> gpurun.kernel.v1.Answer
+	16, // 9: gpurun.kernel.v1.Answer.figures:type_name -> gpurun.kernel.v1.Answer.FiguresEntry
+	0,  // 10: gpurun.kernel.v1.Kernel.Describe:input_type -> gpurun.kernel.v1.DescribeRequest
+	2,  // 11: gpurun.kernel.v1.Kernel.Open:input_type -> gpurun.kernel.v1.OpenRequest
+	9,  // 12: gpurun.kernel.v1.Kernel.Process:input_type -> gpurun.kernel.v1.ProcessRequest
+	13, // 13: gpurun.kernel.v1.Kernel.Stream:input_type -> gpurun.kernel.v1.StreamRequest
+	4,  // 14: gpurun.kernel.v1.Kernel.Trim:input_type -> gpurun.kernel.v1.TrimRequest
+	6,  // 15: gpurun.kernel.v1.Kernel.Close:input_type -> gpurun.kernel.v1.CloseRequest
+	1,  // 16: gpurun.kernel.v1.Kernel.Describe:output_type -> gpurun.kernel.v1.DescribeReply
+	3,  // 17: gpurun.kernel.v1.Kernel.Open:output_type -> gpurun.kernel.v1.OpenReply
+	11, // 18: gpurun.kernel.v1.Kernel.Process:output_type -> gpurun.kernel.v1.ProcessReply
+	14, // 19: gpurun.kernel.v1.Kernel.Stream:output_type -> gpurun.kernel.v1.StreamReply
+	5,  // 20: gpurun.kernel.v1.Kernel.Trim:output_type -> gpurun.kernel.v1.TrimReply
+	7,  // 21: gpurun.kernel.v1.Kernel.Close:output_type -> gpurun.kernel.v1.CloseReply
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_kernel_proto_init() }
@@ -2029,22 +1248,14 @@ func file_kernel_proto_init() {
 	if File_kernel_proto != nil {
 		return
 	}
-	file_kernel_proto_msgTypes[13].OneofWrappers = []any{}
-	file_kernel_proto_msgTypes[17].OneofWrappers = []any{
-		(*Column_Float32S)(nil),
-		(*Column_Float64S)(nil),
-		(*Column_Int64S)(nil),
-		(*Column_Bools)(nil),
-		(*Column_Strings)(nil),
-		(*Column_Json)(nil),
-	}
+	file_kernel_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kernel_proto_rawDesc), len(file_kernel_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

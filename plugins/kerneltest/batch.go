@@ -21,7 +21,7 @@ func newBatch(records []string) plugins.Batch {
 }
 
 // call runs one batch that the kernel must not fail as a whole.
-func (t *trial) call(batch plugins.Batch, what string) *plugins.Results {
+func (t trial) call(batch plugins.Batch, what string) *plugins.Results {
 	results, err := plugins.Call(t.ctx, t.kernel, batch)
 	if err != nil {
 		t.failBatch(what, err)
@@ -29,16 +29,16 @@ func (t *trial) call(batch plugins.Batch, what string) *plugins.Results {
 	return results
 }
 
-func (t *trial) compute(records []string, what string) []answer {
+func (t trial) compute(records []string, what string) []answer {
 	return answers(t.call(newBatch(records), what))
 }
 
 // samples computes the sample records; when says which time that is.
-func (t *trial) samples(when string) []answer {
+func (t trial) samples(when string) []answer {
 	return t.compute(t.Records, strings.TrimSpace("the batch of sample records "+when))
 }
 
-func (t *trial) failBatch(what string, err error) {
+func (t trial) failBatch(what string, err error) {
 	switch fault.KindOf(err) {
 	case fault.Crash:
 		t.fail(ProcessDied, "%s crashed the kernel: %w", what, err)
@@ -48,16 +48,16 @@ func (t *trial) failBatch(what string, err error) {
 	t.fail(RejectRecord, "%s failed: %w", what, err)
 }
 
-func (t *trial) checkVerdicts() { t.samples("") }
+func checkVerdicts(t trial) { t.samples("") }
 
-func (t *trial) checkUseful() {
+func checkUseful(t trial) {
 	got := t.samples("")
 	if !slices.ContainsFunc(got, func(a answer) bool { return a.verdict != plugins.Failed }) {
 		t.fail(OtherSamples, "the kernel rejected every sample record, the first with %q", got[0].message)
 	}
 }
 
-func (t *trial) checkValidJSON() {
+func checkValidJSON(t trial) {
 	for _, records := range [][]string{t.Records, unicodeRecords} {
 		for i, a := range t.compute(records, "the batch") {
 			for _, value := range a.values {
@@ -76,25 +76,25 @@ func valid(text string) error {
 	return (*jsonline.Wanted)(nil).Scan([]byte(text), &jsonline.Info{})
 }
 
-func (t *trial) checkBatchOfOne() {
+func checkBatchOfOne(t trial) {
 	for _, record := range t.Records {
 		t.compute([]string{record}, "a batch of one record")
 	}
 }
 
-func (t *trial) checkRepeatable() {
+func checkRepeatable(t trial) {
 	first, second := t.samples(""), t.samples("again")
 	t.compare(t.Records, first, second, "the first time", "the second time", SeedByRecord)
 }
 
 // needsIndependence skips checks for which results must not depend on neighbors.
-func (t *trial) needsIndependence() {
+func (t trial) needsIndependence() {
 	if t.Neighbors {
 		t.skip("results may depend on neighbors")
 	}
 }
 
-func (t *trial) checkAlone() {
+func checkAlone(t trial) {
 	t.needsIndependence()
 	together := t.samples("")
 	var alone []answer
@@ -104,7 +104,7 @@ func (t *trial) checkAlone() {
 	t.compare(t.Records, together, alone, "in a batch", "alone", RecordAlone)
 }
 
-func (t *trial) checkOrder() {
+func checkOrder(t trial) {
 	t.needsIndependence()
 	forward := t.samples("")
 	reversed := slices.Clone(t.Records)
@@ -114,7 +114,7 @@ func (t *trial) checkOrder() {
 	t.compare(t.Records, forward, backward, "in order", "in the reversed batch", RestoreOrder, RecordAlone)
 }
 
-func (t *trial) checkLargeBatch() {
+func checkLargeBatch(t trial) {
 	records := repeated(t.Records, t.LargeBatch)
 	got := t.compute(records, fmt.Sprintf("a batch of %d records", len(records)))
 	if t.Neighbors {
@@ -136,7 +136,7 @@ var unicodeRecords = []string{
 	`{"id":6,"téxt ключ":"a key in other letters","text":"e"}`,
 }
 
-func (t *trial) checkUnicode() {
+func checkUnicode(t trial) {
 	t.compute(unicodeRecords, "a batch of text in many scripts")
 	t.samples("after text in many scripts")
 }
@@ -146,7 +146,7 @@ func largeRecord() string {
 	return `{"id":1,"text":"` + strings.Repeat("large record ", 1<<20/13) + `"}`
 }
 
-func (t *trial) checkLargeRecord() {
+func checkLargeRecord(t trial) {
 	t.survive(largeRecord())
 	t.samples("after a record of a megabyte")
 }
@@ -158,7 +158,7 @@ var oddRecords = []string{
 	`{"":""}`, `{"n":123456789012345678901234567890}`, `{"deep":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
 }
 
-func (t *trial) checkOddRecords() {
+func checkOddRecords(t trial) {
 	for _, record := range oddRecords {
 		t.survive(record)
 	}
@@ -166,14 +166,14 @@ func (t *trial) checkOddRecords() {
 }
 
 // survive sends the kernel one record, which it may reject in any way except by crashing.
-func (t *trial) survive(record string) {
+func (t trial) survive(record string) {
 	_, err := plugins.Call(t.ctx, t.kernel, newBatch([]string{record}))
 	if t.ctx.Err() != nil || fault.KindOf(err) == fault.Crash {
 		t.failBatch("the record "+short(record), err)
 	}
 }
 
-func (t *trial) checkMemory() {
+func checkMemory(t trial) {
 	batch := newBatch(t.Records)
 	first := answers(t.call(batch, "the batch of sample records"))
 	for i, record := range t.Records {
@@ -190,7 +190,7 @@ func (t *trial) checkMemory() {
 	}
 }
 
-func (t *trial) checkInFlight() {
+func checkInFlight(t trial) {
 	n := t.describe().InFlight
 	if n <= 1 {
 		t.skip("the kernel has one batch in flight at a time")

@@ -66,7 +66,7 @@ func (a answer) String() string {
 }
 
 // compare fails at the first record whose two answers differ.
-func (t *trial) compare(records []string, first, second []answer, firstWhen, secondWhen string, advice ...Advice) {
+func (t trial) compare(records []string, first, second []answer, firstWhen, secondWhen string, advice ...Advice) {
 	for i := range records {
 		if !same(first[i], second[i], t.Tolerance) {
 			f := newFailure("", "the record %s gave\n  %s: %s\n  %s: %s", short(records[i]), firstWhen, first[i], secondWhen, second[i])

@@ -12,7 +12,7 @@ import (
 
 // concurrent returns the kernel if it is a concurrent one, and how many records it
 // computes at a time.
-func (t *trial) concurrent() (plugins.Concurrent, int) {
+func (t trial) concurrent() (plugins.Concurrent, int) {
 	kernel, is := t.kernel.(plugins.Concurrent)
 	n := t.describe().Concurrency
 	if n == 0 || !is {
@@ -24,7 +24,7 @@ func (t *trial) concurrent() (plugins.Concurrent, int) {
 // mostAtOnce limits how many records the checks send at a time.
 const mostAtOnce = 64
 
-func (t *trial) checkConcurrent() {
+func checkConcurrent(t trial) {
 	kernel, n := t.concurrent()
 	records := repeated(t.Records, min(n, mostAtOnce))
 	together := make([]plugins.Answer, len(records))
@@ -45,7 +45,7 @@ func (t *trial) checkConcurrent() {
 
 // given returns an answer for comparison. A kernel may ask for another attempt, and may fail
 // a record, but not crash.
-func (t *trial) given(record string, a plugins.Answer) answer {
+func (t trial) given(record string, a plugins.Answer) answer {
 	switch {
 	case fault.KindOf(a.Err) == fault.Crash:
 		t.failBatch("the record "+short(record), a.Err)
@@ -60,7 +60,7 @@ func (t *trial) given(record string, a plugins.Answer) answer {
 // giveUpTime is how long a kernel may take to give a record up.
 const giveUpTime = 5 * time.Second
 
-func (t *trial) checkGiveUp() {
+func checkGiveUp(t trial) {
 	kernel, _ := t.concurrent()
 	ctx, cancel := context.WithCancel(t.ctx)
 	answered := make(chan plugins.Answer, 1)

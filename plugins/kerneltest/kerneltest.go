@@ -70,31 +70,31 @@ type Check struct {
 	// leave it open: such checks share one kernel, so that a model is loaded once.
 	// Otherwise it gets a fresh kernel and closes what it opens.
 	Opened bool
-	run    func(*trial)
+	run    func(trial)
 }
 
 // Checks returns all checks in the order to run them: an early failure often explains
 // the later ones.
 func Checks() []Check {
 	return []Check{
-		{"describe", "Describe is cheap and returns the same answer each time.", false, (*trial).checkDescribe},
-		{"close-unopened", "A kernel that was described but never opened can be closed, as plan does.", false, (*trial).checkCloseUnopened},
-		{"open-close", "Open and Close succeed.", false, (*trial).checkOpenClose},
-		{"close-twice", "A second Close is harmless.", false, (*trial).checkCloseTwice},
-		{"verdicts", "Every record of a batch gets exactly one verdict.", true, (*trial).checkVerdicts},
-		{"useful", "At least one of the sample records does not fail.", true, (*trial).checkUseful},
-		{"valid-json", "Lines and column values are valid JSON, on one line.", true, (*trial).checkValidJSON},
-		{"batch-of-one", "Every sample record can be computed in a batch of its own.", true, (*trial).checkBatchOfOne},
-		{"repeatable", "The same batch gives the same results every time.", true, (*trial).checkRepeatable},
-		{"alone-or-together", "A record's result is the same alone and in a batch.", true, (*trial).checkAlone},
-		{"order", "Results are in the order of the records.", true, (*trial).checkOrder},
-		{"large-batch", "A batch much larger than requested is computed.", true, (*trial).checkLargeBatch},
-		{"unicode", "Text in any script and with any escape is computed or rejected.", true, (*trial).checkUnicode},
-		{"large-record", "A record of one megabyte is computed or rejected without affecting others.", true, (*trial).checkLargeRecord},
-		{"odd-records", "Records that are not objects, or lack members, are computed or rejected without affecting others.", true, (*trial).checkOddRecords},
-		{"memory", "The kernel does not modify a batch, nor read it after its results are complete.", true, (*trial).checkMemory},
-		{"in-flight", "A kernel with several batches in flight completes them in order.", true, (*trial).checkInFlight},
-		{"concurrent", "A concurrent kernel answers records at the same time as it does one by one.", true, (*trial).checkConcurrent},
-		{"give-up", "A concurrent kernel gives up a record when asked to.", true, (*trial).checkGiveUp},
+		{"describe", "Describe is cheap and returns the same answer each time.", false, checkDescribe},
+		{"close-unopened", "A kernel that was described but never opened can be closed, as plan does.", false, checkCloseUnopened},
+		{"open-close", "Open and Close succeed.", false, checkOpenClose},
+		{"close-twice", "A second Close is harmless.", false, checkCloseTwice},
+		{"verdicts", "Every record of a batch gets exactly one verdict.", true, checkVerdicts},
+		{"useful", "At least one of the sample records does not fail.", true, checkUseful},
+		{"valid-json", "Lines and column values are valid JSON, on one line.", true, checkValidJSON},
+		{"batch-of-one", "Every sample record can be computed in a batch of its own.", true, checkBatchOfOne},
+		{"repeatable", "The same batch gives the same results every time.", true, checkRepeatable},
+		{"alone-or-together", "A record's result is the same alone and in a batch.", true, checkAlone},
+		{"order", "Results are in the order of the records.", true, checkOrder},
+		{"large-batch", "A batch much larger than requested is computed.", true, checkLargeBatch},
+		{"unicode", "Text in any script and with any escape is computed or rejected.", true, checkUnicode},
+		{"large-record", "A record of one megabyte is computed or rejected without affecting others.", true, checkLargeRecord},
+		{"odd-records", "Records that are not objects, or lack members, are computed or rejected without affecting others.", true, checkOddRecords},
+		{"memory", "The kernel does not modify a batch, nor read it after its results are complete.", true, checkMemory},
+		{"in-flight", "A kernel with several batches in flight completes them in order.", true, checkInFlight},
+		{"concurrent", "A concurrent kernel answers records at the same time as it does one by one.", true, checkConcurrent},
+		{"give-up", "A concurrent kernel gives up a record when asked to.", true, checkGiveUp},
 	}
 }

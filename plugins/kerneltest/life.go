@@ -9,7 +9,7 @@ import (
 // maxInFlight is the limit of plugins.Info.InFlight.
 const maxInFlight = 64
 
-func (t *trial) checkDescribe() {
+func checkDescribe(t trial) {
 	defer t.kernel.Close() // Describe may have started something that Open would use
 	first := t.describe()
 	for range 2 {
@@ -22,27 +22,27 @@ func (t *trial) checkDescribe() {
 	}
 }
 
-func (t *trial) checkCloseUnopened() {
+func checkCloseUnopened(t trial) {
 	t.describe()
 	if err := t.kernel.Close(); err != nil {
 		t.fail(CloseUnopened, "Close failed on a kernel that was never opened: %w", err)
 	}
 }
 
-func (t *trial) checkOpenClose() {
+func checkOpenClose(t trial) {
 	t.open()
 	if err := t.kernel.Close(); err != nil {
 		t.fail(CloseQuietly, "Close failed: %w", err)
 	}
 }
 
-func (t *trial) checkCloseTwice() {
-	t.checkOpenClose()
+func checkCloseTwice(t trial) {
+	checkOpenClose(t)
 	// An error is fine; the session catches a panic or a hang.
 	_ = t.kernel.Close()
 }
 
-func (t *trial) describe() plugins.Info {
+func (t trial) describe() plugins.Info {
 	info, err := t.kernel.Describe(t.ctx, t.Config)
 	if err != nil {
 		t.refuse(NeedsConfig, "Describe failed: %w", err)
@@ -51,7 +51,7 @@ func (t *trial) describe() plugins.Info {
 }
 
 // open prepares the kernel as a worker does before the first batch.
-func (t *trial) open() {
+func (t trial) open() {
 	t.describe()
 	if err := t.kernel.Open(t.ctx, t.Device, t.Config); err != nil {
 		t.refuse(NeedsDevice, "Open failed on %s: %w", t.Device.Name, err)

@@ -114,7 +114,7 @@ func (s *Session) check(ctx context.Context, c Check) error {
 			defer end()
 			return s.run(ctx, k, c.run)
 		}
-		if err := s.run(ctx, k, (*trial).open); err != nil {
+		if err := s.run(ctx, k, trial.open); err != nil {
 			end()
 			return err
 		}
@@ -127,8 +127,8 @@ func (s *Session) check(ctx context.Context, c Check) error {
 	return err
 }
 
-func (s *Session) run(ctx context.Context, k plugins.Kernel, check func(*trial)) error {
-	return (&trial{Options: s.options, ctx: ctx, kernel: k}).run(check)
+func (s *Session) run(ctx context.Context, k plugins.Kernel, check func(trial)) error {
+	return trial{Options: s.options, ctx: ctx, kernel: k}.run(check)
 }
 
 func (s *Session) drop() {
@@ -143,6 +143,6 @@ func (s *Session) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
 	defer cancel()
-	_ = s.run(ctx, s.kernel, func(t *trial) { _ = t.kernel.Close() })
+	_ = s.run(ctx, s.kernel, func(t trial) { _ = t.kernel.Close() })
 	s.drop()
 }

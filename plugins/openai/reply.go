@@ -57,11 +57,11 @@ func (r *reply) read(body []byte) error {
 // tokens.
 func (r reply) truncated() bool {
 	for choice := range jsonline.Elements(r.choices) {
-		if string(memberOf(choice, choiceMembers, choiceFinish)) == `"length"` {
+		if string(choiceMembers.Value(choice, choiceFinish)) == `"length"` {
 			return true
 		}
 	}
-	return string(memberOf(r.incomplete, reasonMember, 0)) == `"max_output_tokens"` // of /v1/responses
+	return string(reasonMember.Value(r.incomplete, 0)) == `"max_output_tokens"` // of /v1/responses
 }
 
 // figures returns the tokens that the answer has used, as far as the server says, and whether it
@@ -124,15 +124,6 @@ var (
 
 const choiceMessage, choiceText, choiceFinish, choiceIndex = 0, 1, 2, 3
 
-// memberOf returns a member of an object, nil if it does not have it.
-func memberOf(object []byte, wanted *jsonline.Wanted, i int) []byte {
-	var info jsonline.Info
-	if len(object) == 0 || wanted.Scan(object, &info) != nil || !info.Object || !info.Spans[i].Present() {
-		return nil
-	}
-	return object[info.Spans[i].ValueStart:info.Spans[i].ValueEnd]
-}
-
 // extract returns the part of an answer that Output gets, as JSON.
 func (s *settings) extract(got reply) ([]byte, error) {
 	list := got.choices
@@ -148,7 +139,7 @@ func (s *settings) extract(got reply) ([]byte, error) {
 	}
 	switch {
 	case s.Endpoint == Embeddings && len(elements) > 0:
-		if value := memberOf(elements[0], embeddingMembers, 0); len(value) > 0 {
+		if value := embeddingMembers.Value(elements[0], 0); len(value) > 0 {
 			return oneLine(value), nil
 		}
 		fallthrough
@@ -165,7 +156,7 @@ func (s *settings) extract(got reply) ([]byte, error) {
 // texts returns the texts of several choices as a list, by the index of the choices.
 func (s *settings) texts(choices [][]byte) ([]byte, error) {
 	index := func(choice []byte) int64 {
-		n, _ := strconv.ParseInt(string(memberOf(choice, choiceMembers, choiceIndex)), 10, 64)
+		n, _ := strconv.ParseInt(string(choiceMembers.Value(choice, choiceIndex)), 10, 64)
 		return n
 	}
 	slices.SortStableFunc(choices, func(a, b []byte) int { return cmp.Compare(index(a), index(b)) })
@@ -186,16 +177,16 @@ func (s *settings) texts(choices [][]byte) ([]byte, error) {
 // text returns the text of choice i.
 func (s *settings) text(choice []byte, i int) ([]byte, error) {
 	if s.Endpoint == Completions {
-		if text := memberOf(choice, choiceMembers, choiceText); isString(text) {
+		if text := choiceMembers.Value(choice, choiceText); isString(text) {
 			return reencoded(text)
 		}
 		return nil, fmt.Errorf("has no choices[%d].text", i)
 	}
-	message := memberOf(choice, choiceMembers, choiceMessage)
-	if text := memberOf(message, messageMembers, 0); isString(text) {
+	message := choiceMembers.Value(choice, choiceMessage)
+	if text := messageMembers.Value(message, 0); isString(text) {
 		return reencoded(text)
 	}
-	if refusal := memberOf(message, messageMembers, 1); isString(refusal) {
+	if refusal := messageMembers.Value(message, 1); isString(refusal) {
 		return nil, fmt.Errorf("is a refusal: %s", jsonline.AppendUnquoted(nil, refusal))
 	}
 	return nil, fmt.Errorf("has no choices[%d].message.content", i)

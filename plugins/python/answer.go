@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
+	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/jsonline"
-	"github.com/gpurun/gpurun/internal/rawnum"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -68,10 +67,8 @@ type decoder struct {
 	batch   plugins.Batch
 	block   []byte
 	results *plugins.Results
-	rows    []int // the records that were computed
-
-	step     string // the last step of a chain
-	nanFails bool
+	rows    []int  // the records that were computed
+	step    string // the last step of a chain
 }
 
 // decode fills results from an answer.
@@ -260,127 +257,71 @@ func (d *decoder) patch(row int, object []byte) {
 
 // column decodes one of the kernel's columns.
 func (d *decoder) column(c replyColumn) error {
-	if c.Kind == "string" || c.Kind == "json" {
-		return d.texts(c)
-	}
 	data, err := part(d.block, &c.Data)
-	if err != nil {
+	if err != nil || len(d.rows) == 0 {
 		return err
 	}
-	switch c.Kind {
-	case "float32":
-		return numeric(d, c, data, 4, plugins.Float32s, rawnum.Get, jsonline.AppendFloat32)
-	case "float64":
-		return numeric(d, c, data, 8, plugins.Float64s, rawnum.Get, jsonline.AppendFloat64)
-	case "int64":
-		return numeric(d, c, data, 8, plugins.Int64s, rawnum.Get, func(dst []byte, v int64) ([]byte, bool) { return strconv.AppendInt(dst, v, 10), true })
-	case "bool":
-		return numeric(d, c, data, 1, bools, rawnum.GetBools, func(dst []byte, v bool) ([]byte, bool) { return strconv.AppendBool(dst, v), true })
+	if c.Kind == plugins.KindString || c.Kind == plugins.KindJSON {
+		return d.texts(c, data)
 	}
-	return errInconsistent
+	width := 1
+	for _, n := range c.Shape {
+		if n < 0 || n > 0 && width > math.MaxInt32/n {
+			return errInconsistent
+		}
+		width *= n
+	}
+	if width == 0 { // no type of column holds values of no elements
+		d.results.Column(plugins.JSON(c.Name, slices.Repeat([][]byte{[]byte(emptyArrays(c.Shape))}, d.batch.Len())))
+		return nil
+	}
+	size := len(data) / len(d.rows)
+	if len(d.rows) < d.batch.Len() && size > 0 {
+		data = bytes.Join(spread(d, slices.Collect(slices.Chunk(data, size)), make([]byte, size)), nil)
+	}
+	column, err := plugins.Numbers(c.Name, c.Kind, width, data)
+	if err != nil || column.Rows() != d.batch.Len() {
+		return errInconsistent
+	}
+	if len(c.Shape) == 0 {
+		column.Width = 0
+	}
+	d.results.Column(column.Shaped(c.Shape...))
+	return nil
 }
 
-// bools is plugins.Bools with a width.
-func bools(name string, width int, values []bool) plugins.Column {
-	column := plugins.Bools(name, values)
-	column.Width = width
-	return column
+// emptyArrays returns the JSON of arrays without elements.
+func emptyArrays(shape []int) string {
+	if shape[0] == 0 {
+		return "[]"
+	}
+	return "[" + strings.TrimSuffix(strings.Repeat(emptyArrays(shape[1:])+",", shape[0]), ",") + "]"
 }
 
-func (d *decoder) texts(c replyColumn) error {
-	shared, err := part(d.block, &c.Data)
-	if err != nil {
-		return err
-	}
+func (d *decoder) texts(c replyColumn, data []byte) error {
 	lengths, err := d.counts(c.Lengths)
 	if err != nil || len(lengths) != len(d.rows) {
 		return errInconsistent
 	}
-	if c.Kind == "json" {
-		pieces, err := cut(bytes.Clone(shared), lengths)
-		d.results.Column(plugins.JSON(c.Name, spread(d, pieces, 1, []byte("null"))))
+	if c.Kind == plugins.KindJSON {
+		pieces, err := cut(bytes.Clone(data), lengths)
+		d.results.Column(plugins.JSON(c.Name, spread(d, pieces, []byte("null"))))
 		return err
 	}
-	pieces, err := cut(string(shared), lengths)
-	d.results.Column(plugins.Strings(c.Name, spread(d, pieces, 1, "")))
+	pieces, err := cut(string(data), lengths)
+	d.results.Column(plugins.Strings(c.Name, spread(d, pieces, "")))
 	return err
-}
-
-// numeric decodes a column of numbers. No column type holds values of no elements: they are
-// encoded as JSON here.
-func numeric[T any](d *decoder, c replyColumn, data []byte, size int,
-	column func(string, int, []T) plugins.Column, get func([]byte) []T, write func([]byte, T) ([]byte, bool)) error {
-	each := 1
-	for _, n := range c.Shape {
-		if n < 0 || n > 0 && each > math.MaxInt32/n {
-			return errInconsistent
-		}
-		each *= n
-	}
-	if len(data) != len(d.rows)*each*size {
-		return errInconsistent
-	}
-	values := get(data)
-	var zero T
-	switch {
-	case len(c.Shape) == 0:
-		d.results.Column(column(c.Name, 0, spread(d, values, 1, zero)))
-	case each > 0:
-		d.results.Column(column(c.Name, each, spread(d, values, each, zero)).Shaped(c.Shape...))
-	default:
-		d.results.Column(plugins.JSON(c.Name, spread(d, nest(d, c, values, write), 1, []byte("null"))))
-	}
-	return nil
-}
-
-// nest encodes each record's values as nested arrays. Values that JSON cannot
-// represent become null and are counted here, since the worker sees only text.
-func nest[T any](d *decoder, c replyColumn, values []T, write func([]byte, T) ([]byte, bool)) [][]byte {
-	list := make([][]byte, len(d.rows))
-	for i := range list {
-		nulls := int64(0)
-		list[i], values = appendNested(nil, values, c.Shape, func(dst []byte, v T) []byte {
-			dst, ok := write(dst, v)
-			if !ok {
-				nulls++
-			}
-			return dst
-		})
-		if nulls > 0 && d.nanFails && d.results.At(d.rows[i]).Verdict == plugins.NoVerdict {
-			d.results.FailIn(d.rows[i], d.step, fmt.Sprintf("kernel returned NaN or infinity in column %q", c.Name))
-		} else {
-			d.results.AddNulls(nulls)
-		}
-	}
-	return list
-}
-
-func appendNested[T any](dst []byte, values []T, shape []int, write func([]byte, T) []byte) ([]byte, []T) {
-	if len(shape) == 0 {
-		return write(dst, values[0]), values[1:]
-	}
-	dst = append(dst, '[')
-	for i := range shape[0] {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst, values = appendNested(dst, values, shape[1:], write)
-	}
-	return append(dst, ']'), values
 }
 
 // spread adds filler for the records that were not computed: a column has a value
 // for every record, and theirs are ignored.
-func spread[T any](d *decoder, values []T, width int, filler T) []T {
+func spread[T any](d *decoder, values []T, filler T) []T {
 	if len(d.rows) == d.batch.Len() {
 		return values
 	}
-	all := make([]T, d.batch.Len()*width)
-	for i := range all {
-		all[i] = filler
-	}
+	all := slices.Repeat([]T{filler}, d.batch.Len())
 	for i, row := range d.rows {
-		copy(all[row*width:(row+1)*width], values[i*width:(i+1)*width])
+		all[row] = values[i]
 	}
 	return all
 }

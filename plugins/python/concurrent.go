@@ -180,23 +180,15 @@ const notAnObject = "the record is not a JSON object, so the kernel's members ca
 // patchLine sets the members of an encoded object in a line and leaves its other bytes
 // unchanged. It returns false if the line is not an object.
 func patchLine(line, object []byte) ([]byte, bool) {
-	var names []string
 	var members []jsonline.Member
 	jsonline.Members(object, func(_ []byte, name string, value []byte) bool {
-		names = append(names, name)
 		members = append(members, jsonline.Member{Name: name, Value: value})
 		return true
 	})
-	for len(members) > 0 {
-		n := min(len(members), maxFields)
-		var info jsonline.Info
-		if err := jsonline.Want(names[:n]...).Scan(line, &info); err != nil || !info.Object {
-			return nil, false
-		}
-		line = jsonline.Splice(nil, line, &info, members[:n])
-		names, members = names[n:], members[n:]
+	if len(members) == 0 {
+		return line, true
 	}
-	return line, true
+	return jsonline.Set(line, members...)
 }
 
 // failRecords answers all records with err.

@@ -227,7 +227,7 @@ func (k *kernel) decode(python *child, b *inFlight, r *response) error {
 	if r.Memory != nil {
 		k.memory.Store(r.Memory)
 	}
-	d := &decoder{batch: b.batch, results: b.results, step: r.Step, nanFails: k.config.NaN == "error"}
+	d := &decoder{batch: b.batch, results: b.results, step: r.Step}
 	err := d.decode(python.memory.data, &r.answer)
 	if err == nil {
 		python.memory.release(int(r.Block[0]), int(r.Block[0]+r.Block[1]))
