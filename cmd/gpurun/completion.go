@@ -56,7 +56,7 @@ func completion(f *pflag.Flag) cobra.CompletionFunc {
 	switch {
 	case f.Name == "kernel" || f.Name == "step":
 		return kernels
-	case f.Name == "source" || v != nil && v.setting.Value == "FOLDER":
+	case v != nil && v.setting.Value == "FOLDER":
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	case v == nil:
 		return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,8 +41,8 @@ var steerings = []steering{
 }
 
 func newSteering(s steering) *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
+	var o struct{ JSON bool }
+	return newCommand(&cobra.Command{
 		Use:   s.verb + " JOB",
 		Short: s.short,
 		Long: s.long + "\n\n  gpurun " + s.verb + " out.jsonl\n  gpurun " + s.verb + " nightly\n\n" +
@@ -58,13 +59,9 @@ func newSteering(s steering) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(state)
-			}
-			fmt.Printf("job "+s.done+" (%s records done)\n", entry.ID, progress.Count(state.Done.Records))
-			return nil
+			return show(o.JSON, state, func(w io.Writer) {
+				fmt.Fprintf(w, "job "+s.done+" (%s records done)\n", entry.ID, progress.Count(state.Done.Records))
+			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	}, &o, jsonSetting)
 }

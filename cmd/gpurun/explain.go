@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -45,18 +44,20 @@ func newExplain() *cobra.Command {
 			}
 			return explainText(os.Stdout, text)
 		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
-			for _, code := range fault.Codes() {
-				names = append(names, string(code))
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: cobra.FixedCompletions(codeNames(), cobra.ShellCompDirectiveNoFileComp),
 	}
+}
+
+func codeNames() (names []string) {
+	for _, code := range fault.Codes() {
+		names = append(names, string(code))
+	}
+	return names
 }
 
 // listCodes lists the codes with their titles, by subject.
 func listCodes(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := newTable(out)
 	for i, area := range explain.Areas() {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -92,14 +93,7 @@ func explainText(w io.Writer, text string) error {
 	case strings.ContainsAny(text, " \n"):
 		return fault.UnknownCode.New("this text has no code: messages of gpurun end with one, such as [no-match]; gpurun explain lists them")
 	}
-	var names []string
-	for _, code := range fault.Codes() {
-		names = append(names, string(code))
-	}
-	if near := nearest.Of(text, names, max(2, len(text)/3)); near != "" {
-		return fault.UnknownCode.New("there is no code %q; did you mean %s?", text, near)
-	}
-	return fault.UnknownCode.New("there is no code %q; gpurun explain lists them", text)
+	return fault.UnknownCode.New("there is no code %q%s", text, nearest.Hint(text, codeNames(), max(2, len(text)/3), "; gpurun explain lists them"))
 }
 
 // hanging breaks a text into lines that continue below its first one.

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"os"
+	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const gpusHelp = `Share this host's GPUs between jobs and services by leasing them. gpurun run leases
@@ -25,74 +30,87 @@ which GPU and how much of its memory.
 Leases are files in $GPURUN_LEASE_DIR, else /run/gpurun, else /tmp/gpurun-leases.
 The lease of a process ends when the process exits, even if it crashes.`
 
-// gpusFlags are the flags of all gpus commands.
-type gpusFlags struct {
-	Services string
-	json     bool
+// gpusOptions are the settings of all gpus commands; each has some of them.
+type gpusOptions struct {
+	Services            string
+	JSON                bool
+	GPU                 string
+	TTL, Wait, Interval time.Duration
+	Threshold           share
+	Count               int
 }
 
-// rules reads the host's quotas and limits.
-func (f *gpusFlags) rules(cmd *cobra.Command) (lease.Config, error) {
-	if err := fromEnvironment(cmd); err != nil {
-		return lease.Config{}, err
+// share is a number between 0 and 1 that may not be set.
+type share struct {
+	value float64
+	isSet bool
+}
+
+// Set parses a share.
+func (s *share) Set(text string) (err error) {
+	s.value, err = strconv.ParseFloat(text, 64)
+	if s.isSet = err == nil && s.value >= 0 && s.value <= 1; !s.isSet {
+		return errors.New("must be between 0 and 1, for example 0.85")
 	}
-	return lease.ReadConfig(f.Services)
+	return nil
+}
+
+// leased is what a gpus command has done.
+type leased struct {
+	value any
+	text  func(io.Writer)
+}
+
+// command returns a command that gets the host's quotas and limits. It shows what run returns,
+// even if an error follows.
+func (o *gpusOptions) command(cmd *cobra.Command, run func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error), settings ...spec.Setting) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		rules, err := lease.ReadConfig(o.Services)
+		if err != nil {
+			return err
+		}
+		if o.Threshold.isSet {
+			rules.Optimization.MemoryThreshold = o.Threshold.value
+		}
+		done, err := run(cmd, rules, args)
+		if done == nil || err != nil && o.JSON {
+			return err
+		}
+		return cmp.Or(err, show(o.JSON, done.value, done.text))
+	}
+	return newCommand(cmd, o, append(settings, servicesSetting("Services"), jsonSetting)...)
 }
 
 func newGPUs() *cobra.Command {
-	f := &gpusFlags{}
-	cmd := &cobra.Command{
-		Use:   "gpus",
-		Short: "Share GPUs between jobs and services",
-		Long:  gpusHelp,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newAllocate(f), newDeallocate(f), newList(f), newOptimize(f), newWatch(f), newExport(f), newGPUReport(f))
-	for _, sub := range cmd.Commands() {
-		sub.Args = usageArgs(sub.Args)
-		addFlags(sub.Flags(), f, servicesSetting("Services"))
-		if sub.Name() != "export" {
-			sub.Flags().BoolVar(&f.json, "json", false, "print JSON")
-		}
-	}
+	o := &gpusOptions{}
+	cmd := &cobra.Command{Use: "gpus", Short: "Share GPUs between jobs and services", Long: gpusHelp}
+	cmd.AddCommand(o.newAllocate(), o.newDeallocate(), o.newList(), o.newOptimize(), o.newWatch(), o.newExport(), o.newReport())
 	return cmd
 }
 
-func newList(f *gpusFlags) *cobra.Command {
-	return &cobra.Command{
+func (o *gpusOptions) newList() *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:   "list",
 		Short: "List GPU leases",
 		Long:  "List all leases: the GPU, the holder, the amount and the expiry.\n\n  gpurun gpus list\n  gpurun gpus list --json",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := f.rules(cmd); err != nil {
-				return err
+	}, func(*cobra.Command, lease.Config, []string) (*leased, error) {
+		folder, err := lease.OpenExisting("")
+		leases := []lease.Lease{}
+		if err == nil && folder != nil {
+			leases, err = folder.List()
+		}
+		return &leased{leases, func(w io.Writer) {
+			if len(leases) == 0 && err == nil {
+				fmt.Fprintln(w, "no GPU is leased")
 			}
-			folder, err := lease.OpenExisting("")
-			if err != nil {
-				return err
-			}
-			leases := []lease.Lease{}
-			if folder != nil {
-				if leases, err = folder.List(); err != nil {
-					return err
-				}
-			}
-			if f.json {
-				return writeJSON(leases)
-			}
-			if len(leases) == 0 {
-				fmt.Println("no GPU is leased")
-			}
-			progress.WriteLeases(os.Stdout, leases, time.Now())
-			return nil
-		},
-	}
+			progress.WriteLeases(w, leases, time.Now())
+		}}, err
+	})
 }
 
-func newDeallocate(f *gpusFlags) *cobra.Command {
-	return &cobra.Command{
+func (o *gpusOptions) newDeallocate() *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:   "deallocate NAME [GPU]",
 		Short: "Release leases",
 		Long: `Release the leases of NAME, or only those on GPU, given by its index or UUID, or
@@ -102,31 +120,25 @@ and cannot be released earlier.
   gpurun gpus deallocate embedding-service
   gpurun gpus deallocate embedding-service 0`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rules, err := f.rules(cmd)
-			if err != nil {
-				return err
-			}
-			where := ""
-			if len(args) == 2 {
-				where = args[1]
-			}
-			folder, err := lease.Open("")
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), lease.Seconds(rules.Optimization.DeallocationTimeout))
-			defer cancel()
-			freed, err := folder.Deallocate(ctx, args[0], where)
-			if f.json && err == nil {
-				return writeJSON(freed)
-			}
-			for _, l := range freed { // even if an error follows
-				fmt.Printf("%s: %s released %s\n", l.Label, l.Name, l.Share())
-			}
-			return err
-		},
-	}
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+		folder, err := lease.Open("")
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), lease.Seconds(rules.Optimization.DeallocationTimeout))
+		defer cancel()
+		freed, err := folder.Deallocate(ctx, args[0], strings.Join(args[1:], ""))
+		return newLeased(freed, "released"), err
+	})
+}
+
+// newLeased is the result of a command that has done something to leases.
+func newLeased(leases []lease.Lease, verb string) *leased {
+	return &leased{leases, func(w io.Writer) {
+		for _, l := range leases {
+			fmt.Fprintf(w, "%s: %s %s %s\n", l.Label, l.Name, verb, l.Share())
+		}
+	}}
 }
 
 // selectDevices returns the devices that a flag names. An error in the value names the

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/gpu/lease/claim"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const allocateHelp = `Lease MB MiB of GPU memory for NAME. Without --gpu, gpurun picks the GPU that the
@@ -34,16 +34,8 @@ CUDA_VISIBLE_DEVICES, and the lease ends when it exits. Without one, the lease l
 until gpurun gpus deallocate or for --ttl. A gpurun run started under a lease uses
 that lease and its name.`
 
-type allocateFlags struct {
-	*gpusFlags
-	gpu  string
-	ttl  time.Duration
-	wait time.Duration
-}
-
-func newAllocate(shared *gpusFlags) *cobra.Command {
-	f := &allocateFlags{gpusFlags: shared}
-	cmd := &cobra.Command{
+func (o *gpusOptions) newAllocate() *cobra.Command {
+	cmd := o.command(&cobra.Command{
 		Use:   "allocate NAME MB [-- COMMAND …]",
 		Short: "Lease GPU memory",
 		Long:  allocateHelp,
@@ -55,16 +47,18 @@ func newAllocate(shared *gpusFlags) *cobra.Command {
 			}
 			return cobra.ExactArgs(2)(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1], args[2:]) },
-	}
-	cmd.Flags().StringVar(&f.gpu, "gpu", "", "`GPU` to lease from: an index, a UUID or a MIG instance; if several match (0-3), the one with the most free memory")
-	cmd.Flags().DurationVar(&f.ttl, "ttl", 0, "lifetime of a lease without a command (0: until deallocated)")
-	cmd.Flags().DurationVar(&f.wait, "wait", 30*time.Second, "maximum time to wait for memory that others hold")
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+		return o.allocate(cmd.Context(), rules, args[0], args[1], args[2:])
+	},
+		spec.Setting{Name: "gpu", Field: "GPU", Value: "GPU", Least: 1, Help: "GPU to lease from: an index, a UUID or a MIG instance; if several match (0-3), the one with the most free memory"},
+		spec.Setting{Name: "ttl", Kind: spec.Duration, Field: "TTL", Help: "lifetime of a lease without a command (default: until deallocated)"},
+		spec.Setting{Name: "wait", Kind: spec.Duration, Field: "Wait", Zero: -1, Help: "maximum time to wait for memory that others hold (default 30s, or what the services file says)"})
+	unknown := cmd.FlagErrorFunc()
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if number := negative.FindString(err.Error()); number != "" {
 			return fault.BadLease.New("cannot lease %s MiB: the size must be at least 1", number)
 		}
-		return fault.UnknownFlag.New("%s; see %s", flagMessage(err), helpOf(cmd))
+		return unknown(cmd, err)
 	})
 	return cmd
 }
@@ -72,83 +66,62 @@ func newAllocate(shared *gpusFlags) *cobra.Command {
 // negative matches a negative size that pflag parsed as a flag.
 var negative = regexp.MustCompile(`-\d+$`)
 
-func (f *allocateFlags) run(cmd *cobra.Command, name, size string, command []string) error {
-	rules, err := f.rules(cmd)
-	if err != nil {
-		return err
-	}
+func (o *gpusOptions) allocate(ctx context.Context, rules lease.Config, name, size string, command []string) (*leased, error) {
 	memory, err := parseMB(size)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	quota := rules.QuotaOf(name)
-	for _, err := range []error{lease.CheckName(name), quota.Check(name, memory), f.check(cmd, command)} {
+	for _, err := range []error{lease.CheckName(name), quota.Check(name, memory), o.checkAllocate(command)} {
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	folder, err := lease.Open("")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilStopped(ctx)
 	defer stop()
-	devices, err := selectDevices(ctx, "gpu", cmp.Or(f.gpu, "all"))
-	if err != nil {
-		return err
-	}
-	if devices[0].Kind != gpu.GPU {
-		return fault.NoGPU.New("no GPU to lease: this machine has no NVIDIA driver").Set(fault.Advised)
-	}
-	if f.gpu != "" {
+	devices, err := selectDevices(ctx, "gpu", cmp.Or(o.GPU, "all"))
+	switch {
+	case err != nil:
+	case devices[0].Kind != gpu.GPU:
+		err = fault.NoGPU.New("no GPU to lease: this machine has no NVIDIA driver").Set(fault.Advised)
+	case o.GPU != "":
 		err = claim.CheckLeasable(devices)
-	} else {
+	default:
 		devices, _, err = claim.Leasable(devices)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	wait := f.wait
-	if !cmd.Flags().Changed("wait") {
-		wait = lease.Seconds(rules.Optimization.AllocationTimeout)
-	}
+	wait := max(0, cmp.Or(o.Wait, lease.Seconds(rules.Optimization.AllocationTimeout)))
 	held, err := folder.Acquire(ctx, lease.Request{
-		Name: name, Number: 1, Named: f.gpu != "",
+		Name: name, Number: 1, Named: o.GPU != "",
 		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return claim.Cards(ctx, devices, gpu.Options{}) },
-		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: f.ttl, OneOfAName: true,
+		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: o.TTL, OneOfAName: true,
 		Limits: rules.Limits(), Quota: quota, Wait: wait,
 		Waiting: func(why string) { fmt.Fprintf(os.Stderr, "waiting up to %s: %s\n", wait, why) },
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	stop() // from here on the command handles signals
 	if len(command) > 0 {
-		return f.runUnder(held, devices, name, command)
+		return nil, runUnder(held, devices, name, command)
 	}
 	leases := held.Leases()
 	held.Detach()
-	if f.json {
-		return writeJSON(leases)
-	}
-	for _, l := range leases {
-		fmt.Printf("%s: %s holds %s\n", l.Label, l.Name, l.Share())
-	}
-	return nil
+	return newLeased(leases, "holds"), nil
 }
 
-func (f *allocateFlags) check(cmd *cobra.Command, command []string) error {
+func (o *gpusOptions) checkAllocate(command []string) error {
 	switch {
-	case f.gpu == "" && cmd.Flags().Changed("gpu"):
-		return fault.UnknownDevice.New("--gpu is empty: use an index or a UUID, or omit it")
-	case strings.HasPrefix(f.gpu, "cpu"):
-		return fault.UnknownDevice.New("--gpu %s: only GPUs can be leased", f.gpu)
-	case f.ttl < 0:
-		return fault.TooSmall.New("--ttl must not be negative")
-	case f.ttl > 0 && len(command) > 0:
+	case strings.HasPrefix(o.GPU, "cpu"):
+		return fault.UnknownDevice.New("--gpu %s: only GPUs can be leased", o.GPU)
+	case o.TTL > 0 && len(command) > 0:
 		return fault.FlagsClash.New("--ttl cannot be combined with a command: the lease ends with the command")
-	case f.wait < 0:
-		return fault.TooSmall.New("--wait must not be negative")
 	}
 	return nil
 }
@@ -169,7 +142,7 @@ func parseMB(text string) (uint64, error) {
 
 // runUnder runs the command under the lease. The command inherits the lease, so that it
 // outlives this process if this one is killed.
-func (f *allocateFlags) runUnder(held *lease.Held, devices []gpu.Device, name string, command []string) error {
+func runUnder(held *lease.Held, devices []gpu.Device, name string, command []string) error {
 	defer held.Release()
 	child := exec.Command(command[0], command[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -1,14 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const optimizeHelp = `Ask the kernels of NAME, a job or a service, to release cached GPU memory on GPUs
@@ -52,54 +50,29 @@ type optimizedJob struct {
 	Trouble string                 `json:"trouble,omitempty"`
 }
 
-func newOptimize(f *gpusFlags) *cobra.Command {
-	threshold := 0.0
-	cmd := &cobra.Command{
+// thresholdSetting is the share of memory from which on kernels release some.
+var thresholdSetting = spec.Setting{
+	Name: "threshold", Field: "Threshold", Value: "SHARE",
+	Help: fmt.Sprintf("SHARE of GPU memory in use above which kernels are asked to release memory (default %v, or what the services file says)", lease.DefaultConfig().Optimization.MemoryThreshold),
+}
+
+func (o *gpusOptions) newOptimize() *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:   "optimize NAME",
 		Short: "Ask kernels to release cached GPU memory",
 		Long:  optimizeHelp,
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rules, err := f.rules(cmd)
-			if err != nil {
-				return err
-			}
-			if rules, err = withThreshold(cmd, rules, threshold); err != nil {
-				return err
-			}
-			result, err := optimize(cmd.Context(), rules, args[0])
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return writeJSON(result)
-			}
-			result.write(os.Stdout)
-			return nil
-		},
-	}
-	registerThreshold(cmd, &threshold)
-	return cmd
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+		result, err := optimize(cmd.Context(), rules, overview(cmd.Context(), rules), args[0])
+		if err != nil {
+			return nil, err
+		}
+		return &leased{result, result.write}, nil
+	}, thresholdSetting)
 }
 
-func registerThreshold(cmd *cobra.Command, threshold *float64) {
-	cmd.Flags().Float64Var(threshold, "threshold", lease.DefaultConfig().Optimization.MemoryThreshold, "share of GPU memory in use above which kernels are asked to release memory")
-}
-
-func withThreshold(cmd *cobra.Command, rules lease.Config, threshold float64) (lease.Config, error) {
-	if !cmd.Flags().Changed("threshold") {
-		return rules, nil
-	}
-	if !(threshold >= 0 && threshold <= 1) {
-		return rules, fault.BadValue.New("--threshold %v: must be between 0 and 1, for example 0.85", threshold)
-	}
-	rules.Optimization.MemoryThreshold = threshold
-	return rules, nil
-}
-
-// optimize measures memory use, asks kernels to release memory, and measures again.
-func optimize(ctx context.Context, rules lease.Config, name string) (optimized, error) {
-	before := overview(ctx, rules)
+// optimize asks kernels to release memory, and measures memory use again.
+func optimize(ctx context.Context, rules lease.Config, before host.Overview, name string) (optimized, error) {
 	jobs := jobsOf(before, name)
 	gpus := gpusOf(before, name, jobs)
 	if len(jobs) == 0 && len(gpus) == 0 {
@@ -110,8 +83,10 @@ func optimize(ctx context.Context, rules lease.Config, name string) (optimized, 
 	for _, g := range gpus {
 		over = over || g.Share() > result.Threshold
 		result.GPUs = append(result.GPUs, optimizedGPU{GPU: g.Device.String(), Total: g.Memory, Before: g.MemoryUsed, After: g.MemoryUsed, uuid: g.UUID})
+		for _, p := range g.Strangers {
+			result.Strangers[g.Device.String()] = append(result.Strangers[g.Device.String()], p.PID)
+		}
 	}
-	result.addStrangers(gpus)
 	if !over {
 		return result, nil
 	}
@@ -169,14 +144,6 @@ func gpusOf(o host.Overview, name string, jobs []jobs.State) (gpus []host.GPU) {
 	return gpus
 }
 
-func (o *optimized) addStrangers(gpus []host.GPU) {
-	for _, g := range gpus {
-		for _, p := range g.Strangers {
-			o.Strangers[g.Device.String()] = append(o.Strangers[g.Device.String()], p.PID)
-		}
-	}
-}
-
 func (o optimized) write(w io.Writer) {
 	for _, g := range o.GPUs {
 		if share := float64(g.Before) / float64(max(1, g.Total)); len(o.Jobs) == 0 && share <= o.Threshold {
@@ -201,15 +168,10 @@ func (o optimized) write(w io.Writer) {
 		}
 	}
 	for device, pids := range o.Strangers {
-		fmt.Fprintf(w, "%s: used without a running job or lease by %s\n", device, processes(pids))
+		for _, pid := range pids {
+			fmt.Fprintf(w, "%s: used without a running job or lease by process %d\n", device, pid)
+		}
 	}
-}
-
-func processes(pids []int) string {
-	if len(pids) == 1 {
-		return fmt.Sprintf("process %d", pids[0])
-	}
-	return fmt.Sprintf("processes %v", pids)
 }
 
 const watchHelp = `Check all GPUs every --interval and ask the kernels of your jobs to release memory
@@ -218,83 +180,50 @@ check.
 
   gpurun gpus watch --interval 1m`
 
-func newWatch(f *gpusFlags) *cobra.Command {
-	threshold, interval, count := 0.0, time.Duration(0), 0
-	cmd := &cobra.Command{
+func (o *gpusOptions) newWatch() *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:     "watch",
 		Aliases: []string{"loop"},
 		Short:   "Check GPU memory periodically",
 		Long:    watchHelp,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rules, err := f.rules(cmd)
-			if err != nil {
-				return err
-			}
-			if rules, err = withThreshold(cmd, rules, threshold); err != nil {
-				return err
-			}
-			if !cmd.Flags().Changed("interval") {
-				interval = lease.Seconds(rules.Optimization.Interval)
-			}
-			if interval <= 0 {
-				return fault.TooSmall.New("--interval must be more than 0")
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return f.watch(ctx, rules, interval, count)
-		},
-	}
-	registerThreshold(cmd, &threshold)
-	cmd.Flags().DurationVar(&interval, "interval", 5*time.Minute, "time between checks")
-	cmd.Flags().IntVar(&count, "count", 0, "stop after this many checks (0: never)")
-	return cmd
+	}, func(cmd *cobra.Command, rules lease.Config, _ []string) (*leased, error) {
+		interval := cmp.Or(o.Interval, lease.Seconds(rules.Optimization.Interval))
+		n := 0
+		return nil, viewOptions{JSON: o.JSON, Watch: true, Interval: interval, scrolls: true}.watch(cmd.Context(), func(ctx context.Context) (any, func(io.Writer), bool, error) {
+			n++
+			c := check(ctx, rules)
+			return c, c.write, n == o.Count, nil
+		})
+	}, thresholdSetting,
+		spec.Setting{Name: "interval", Kind: spec.Duration, Field: "Interval", Least: 1, Help: "time between checks (default 5m, or what the services file says)"},
+		spec.Setting{Name: "count", Kind: spec.Int, Field: "Count", Help: "stop after this many checks (default: never)"})
 }
 
-func (f *gpusFlags) watch(ctx context.Context, rules lease.Config, interval time.Duration, count int) error {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for n := 1; ; n++ {
-		if err := f.lookOnce(ctx, rules); err != nil || n == count {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+// checked is one check of all GPUs.
+type checked struct {
+	host.Overview
+	Optimized []optimized `json:"optimized"`
 }
 
-// lookOnce makes one check and prints its result.
-func (f *gpusFlags) lookOnce(ctx context.Context, rules lease.Config) error {
-	o := overview(ctx, rules)
-	if ctx.Err() != nil {
-		return nil
-	}
-	results := []optimized{}
-	for _, job := range o.Jobs {
-		gpus := gpusOf(o, "", []jobs.State{job})
-		if !slices.ContainsFunc(gpus, func(g host.GPU) bool { return g.Share() > rules.Optimization.MemoryThreshold }) {
-			continue
+// check asks the jobs on GPUs whose memory use exceeds the threshold to release memory.
+func check(ctx context.Context, rules lease.Config) checked {
+	c := checked{overview(ctx, rules), []optimized{}}
+	for _, job := range c.Jobs {
+		gpus := gpusOf(c.Overview, "", []jobs.State{job})
+		if ctx.Err() == nil && slices.ContainsFunc(gpus, func(g host.GPU) bool { return g.Share() > rules.Optimization.MemoryThreshold }) {
+			result, _ := optimize(ctx, rules, c.Overview, job.Job.ID) // what it has released shows at the next check
+			c.Optimized = append(c.Optimized, result)
 		}
-		result, err := optimize(ctx, rules, job.Job.ID)
-		if err != nil && ctx.Err() == nil && !errors.As(err, new(*fault.Error)) {
-			return err
-		}
-		results = append(results, result)
 	}
-	if f.json {
-		return writeJSON(struct {
-			host.Overview
-			Optimized []optimized `json:"optimized"`
-		}{o, results})
+	return c
+}
+
+func (c checked) write(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s\n", c.Time.Local().Format(time.DateTime), summary(c.Overview))
+	for _, result := range c.Optimized {
+		result.write(w)
 	}
-	fmt.Printf("%s  %s\n", o.Time.Local().Format(time.DateTime), summary(o))
-	for _, result := range results {
-		result.write(os.Stdout)
-	}
-	return nil
 }
 
 // summary describes a host in one line.

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,12 +27,8 @@ type gpuReport struct {
 	Advice     []string         `json:"advice"`
 }
 
-func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
-	rules, err := f.rules(cmd)
-	if err != nil {
-		return gpuReport{}, err
-	}
-	r := gpuReport{Overview: overview(cmd.Context(), rules), History: []lease.Event{}, Advice: []string{}}
+func newGPUReport(ctx context.Context, rules lease.Config) (gpuReport, error) {
+	r := gpuReport{Overview: overview(ctx, rules), History: []lease.Event{}, Advice: []string{}}
 	r.Advice = append(r.Advice, r.Overview.Advice(rules.Optimization.MemoryThreshold)...)
 	folder, err := lease.OpenExisting("")
 	if err != nil || folder == nil {
@@ -45,75 +41,65 @@ func (f *gpusFlags) report(cmd *cobra.Command) (gpuReport, error) {
 	return r, err
 }
 
-func newExport(f *gpusFlags) *cobra.Command {
-	return &cobra.Command{
+func (o *gpusOptions) newExport() *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:   "export FILE",
 		Short: "Export GPUs, leases and jobs as JSON",
 		Long:  "Write GPUs, leases, jobs, lease history and recommendations to FILE as JSON (- for\nstandard output). The file is written atomically.\n\n  gpurun gpus export leases.json",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := f.report(cmd)
-			if err != nil {
-				return err
-			}
-			if args[0] == "-" {
-				return writeJSON(r)
-			}
-			data, err := json.MarshalIndent(r, "", "  ")
-			if err != nil {
-				return err
-			}
-			if err := files.WriteDurably(args[0], append(data, '\n'), files.PublicMode); err != nil {
-				return fault.SideFile.New("export: %w", err)
-			}
-			return nil
-		},
-	}
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+		r, err := newGPUReport(cmd.Context(), rules)
+		if err != nil {
+			return nil, err
+		}
+		if args[0] == "-" {
+			return nil, show(true, r, nil)
+		}
+		if err := files.WriteJSON(args[0], r, files.PublicMode); err != nil {
+			return nil, fault.SideFile.New("export: %w", err)
+		}
+		return nil, nil
+	})
 }
 
-func newGPUReport(f *gpusFlags) *cobra.Command {
-	return &cobra.Command{
+func (o *gpusOptions) newReport() *cobra.Command {
+	return o.command(&cobra.Command{
 		Use:   "report",
 		Short: "Show GPUs, leases and jobs, with recommendations",
 		Long:  "Show GPUs, leases, jobs and lease statistics, with recommendations based on them.\n\n  gpurun gpus report",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, err := f.report(cmd)
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return writeJSON(r)
-			}
-			r.write()
-			return nil
-		},
-	}
+	}, func(cmd *cobra.Command, rules lease.Config, _ []string) (*leased, error) {
+		r, err := newGPUReport(cmd.Context(), rules)
+		if err != nil {
+			return nil, err
+		}
+		return &leased{r, r.write}, nil
+	})
 }
 
-func (r gpuReport) write() {
-	progress.WriteOverview(os.Stdout, r.Overview)
+func (r gpuReport) write(w io.Writer) {
+	progress.WriteOverview(w, r.Overview)
 	for _, g := range r.GPUs {
 		a := g.Account
 		if g.Lost != "" {
 			continue // the overview shows the reason
 		}
-		fmt.Printf("%s: %d MiB leased, %d MiB used without a lease, %d MiB in reserve, %d MiB free to lease\n",
+		fmt.Fprintf(w, "%s: %d MiB leased, %d MiB used without a lease, %d MiB in reserve, %d MiB free to lease\n",
 			g.Device, a.Leased/lease.MiB, a.Other/lease.MiB, a.Reserve/lease.MiB, a.Free/lease.MiB)
 	}
 	if len(r.Leases) > 0 {
-		progress.WriteLeases(os.Stdout, r.Leases, time.Now())
+		progress.WriteLeases(w, r.Leases, time.Now())
 	}
 	s := r.Statistics
-	fmt.Printf("leases so far: %d allocated (%d held, %d released, %d ended with their owner, %d expired", s.Allocated, s.Held, s.Released, s.OwnerDied, s.Expired)
+	fmt.Fprintf(w, "leases so far: %d allocated (%d held, %d released, %d ended with their owner, %d expired", s.Allocated, s.Held, s.Released, s.OwnerDied, s.Expired)
 	if s.Damaged+s.Unaccounted > 0 {
-		fmt.Printf(", %d damaged or removed by hand", s.Damaged+s.Unaccounted)
+		fmt.Fprintf(w, ", %d damaged or removed by hand", s.Damaged+s.Unaccounted)
 	}
-	fmt.Printf("), %d requests refused\n", s.Refused)
+	fmt.Fprintf(w, "), %d requests refused\n", s.Refused)
 	for _, text := range r.Advice {
-		fmt.Println("- " + text)
+		fmt.Fprintln(w, "- "+text)
 	}
 	if len(r.Advice) == 0 {
-		fmt.Println("no recommendations")
+		fmt.Fprintln(w, "no recommendations")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jobfile"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // fewFlags is the number of flags up to which --help lists all of them, without headings.
@@ -34,7 +35,7 @@ func shortenHelp(root *cobra.Command) {
 // addHelpAll adds --help-all to commands with many flags.
 func addHelpAll(cmd *cobra.Command) {
 	if len(visible(cmd.LocalFlags())) > fewFlags {
-		cmd.Flags().Bool(helpAll, false, "help with all flags")
+		addFlags(cmd.Flags(), nil, spec.Setting{Name: helpAll, Kind: spec.Bool, Common: true, Help: "help with all flags"})
 		run := cmd.RunE
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed(helpAll) {
@@ -194,11 +195,11 @@ func offerSchema(root *cobra.Command) {
 	at := slices.IndexFunc(root.Commands(), func(cmd *cobra.Command) bool { return cmd.Name() == "help" })
 	help := root.Commands()[at]
 	show := help.Run
-	schema := help.Flags().Bool("schema", false, "with job-file: print the JSON Schema of job files")
+	addFlags(help.Flags(), nil, spec.Setting{Name: "schema", Kind: spec.Bool, Help: "with job-file: print the JSON Schema of job files"})
 	_ = help.Flags().MarkHidden("schema") // no other topic has one
 	help.Run, help.RunE = nil, func(cmd *cobra.Command, args []string) error {
 		switch {
-		case !*schema:
+		case textOf(cmd.Flags(), "schema") != "true":
 			show(cmd, args)
 			return nil
 		case !slices.Equal(args, []string{"job-file"}):

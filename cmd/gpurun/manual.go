@@ -14,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/docs"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const manualHelp = `Show a page of the manual of this version, or one of its sections, in Markdown. Without
@@ -29,15 +30,15 @@ to a folder.
   gpurun manual examples/etl --copy my-etl     # all of them`
 
 func newManual() *cobra.Command {
-	folder := ""
-	cmd := &cobra.Command{
+	var o struct{ Folder string }
+	return newCommand(&cobra.Command{
 		Use:   "manual [PAGE[#SECTION]]",
 		Short: "Show a page of the manual",
 		Long:  manualHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("copy") {
-				return copyExample(strings.Join(args, ""), folder)
+				return copyExample(strings.Join(args, ""), o.Folder)
 			}
 			if len(args) == 0 {
 				return listManual(os.Stdout)
@@ -49,9 +50,7 @@ func newManual() *cobra.Command {
 			_, err = io.WriteString(os.Stdout, text)
 			return err
 		},
-	}
-	cmd.Flags().StringVar(&folder, "copy", "", "copy the files of an example to this `FOLDER`, which must be empty or not exist")
-	return cmd
+	}, &o, spec.Setting{Name: "copy", Field: "Folder", Value: "FOLDER", Help: "copy the files of an example to this FOLDER, which must be empty or not exist"})
 }
 
 // manualNames returns the names of the pages.
@@ -88,10 +87,7 @@ func manualPage(name string) (string, error) {
 	page = strings.TrimSuffix(strings.TrimPrefix(page, "docs/"), ".md")
 	data, err := docs.Pages.ReadFile(page + ".md")
 	if err != nil {
-		if near := nearest.Of(page, manualNames(), 3); near != "" {
-			return "", fault.NoPage.New("the manual has no page %q; did you mean %s?", page, near)
-		}
-		return "", fault.NoPage.New("the manual has no page %q; gpurun manual lists them", page)
+		return "", fault.NoPage.New("the manual has no page %q%s", page, nearest.Hint(page, manualNames(), 3, "; gpurun manual lists them"))
 	}
 	text := remarks.ReplaceAllString(string(data), "")
 	if !isSection {

@@ -45,12 +45,9 @@ func noExample(name string) error {
 	entries, _ := fs.ReadDir(examples.Files, ".") // it is embedded
 	var names []string
 	for _, entry := range entries {
-		names = append(names, entry.Name())
+		names = append(names, "examples/"+entry.Name())
 	}
-	if near := nearest.Of(name, names, 3); near != "" {
-		return fault.NoExample.New("there is no example %q; did you mean examples/%s?", name, near)
-	}
-	return fault.NoExample.New("there is no example %q; gpurun manual examples lists them", name)
+	return fault.NoExample.New("there is no example %q%s", name, nearest.Hint("examples/"+name, names, 3, "; gpurun manual examples lists them"))
 }
 
 // copyExample writes the files of an example to a folder.

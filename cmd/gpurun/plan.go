@@ -2,15 +2,11 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,7 +35,7 @@ var planIdle = []string{spec.GroupResume, groupMachines, spec.GroupFailures, spe
 
 func newPlan() *cobra.Command {
 	var j *jobCommand
-	asJSON, asJobFile := false, false
+	var o struct{ JSON, Print bool }
 	cmd := &cobra.Command{
 		Use:   "plan -k KERNEL INPUT...",
 		Short: "Show what run would do, without running it",
@@ -57,37 +53,31 @@ func newPlan() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJobFile {
+			if o.Print {
 				return printJobFile(os.Stdout, j, args)
 			}
 			if len(args) == 0 {
 				return fault.NoInput.New("no input: name a JSON Lines file; see gpurun plan --help")
 			}
 			config.Devices.Claim = j.options.Lease.claim("", nil)
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
 			plan, err := orchestrator.MakePlan(ctx, config)
 			if err != nil {
 				return j.origins.explain(err)
 			}
-			if asJSON {
-				encoder := json.NewEncoder(os.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(plan)
-			}
-			writePlan(os.Stdout, plan)
-			return nil
+			return show(o.JSON, plan, func(w io.Writer) { writePlan(w, plan) })
 		},
 	}
 	j = newJobCommand(cmd, nil)
 	j.flags.VisitAll(func(f *pflag.Flag) { f.Hidden = slices.Contains(planIdle, settingOf(f).setting.Group) })
-	j.flags.BoolVar(&asJSON, "json", false, "print JSON")
-	j.flags.BoolVar(&asJobFile, "print", false, "print all settings as a job file, each with its origin, instead of the plan")
+	addFlags(j.flags, &o, jsonSetting,
+		spec.Setting{Name: "print", Kind: spec.Bool, Field: "Print", Common: true, Help: "print all settings as a job file, each with its origin, instead of the plan"})
 	return cmd
 }
 
 func writePlan(w io.Writer, plan orchestrator.Plan) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newTable(w)
 	fmt.Fprintf(table, "input\t%s\t%s\n", plan.Input, recordsText(plan))
 	if plan.Output != "" {
 		fmt.Fprintf(table, "output\t%s\t\n", plan.Output)

@@ -24,13 +24,8 @@ func newPlugin() *cobra.Command {
   gpurun plugin new python my-kernel
   gpurun plugin check my-kernel/kernel.py my-kernel/sample.jsonl
   gpurun plugin list`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newPluginList(), newPluginNew(), newPluginCheck())
-	for _, sub := range cmd.Commands() {
-		sub.Args = usageArgs(sub.Args)
-	}
 	return cmd
 }
 
@@ -82,7 +77,7 @@ Python files in the folders of $GPURUN_PLUGIN_PATH. Give other kernels by path:
 			if err != nil {
 				return err
 			}
-			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			table := newTable(os.Stdout)
 			for _, name := range r.Builtins {
 				about, known := builtinAbout[name]
 				if !known {

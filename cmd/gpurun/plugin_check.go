@@ -6,12 +6,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,46 +39,45 @@ const maxSamples = 64
 
 func newPluginCheck() *cobra.Command {
 	var config orchestrator.Config
-	var options kerneltest.Options
-	verbose := false
-	cmd := &cobra.Command{
+	var o struct {
+		kerneltest.Options
+		Tolerance share
+		Verbose   bool
+	}
+	cmd := newCommand(&cobra.Command{
 		Use:   "check KERNEL [SAMPLE.jsonl]",
 		Short: "Check that a kernel works correctly",
 		Long:  pluginCheckHelp,
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
 			if err := setKernel(&config.Kernel, cmd.Flags()); err != nil {
 				return err
 			}
 			if len(args) == 2 {
 				var err error
-				if options.Records, err = readSample(args[1]); err != nil {
+				if o.Records, err = readSample(args[1]); err != nil {
 					return err
 				}
 			}
-			config.Kernel.Name = args[0]
-			return checkKernel(cmd.Context(), config, options, verbose)
+			config.Kernel.Name, o.Options.Tolerance = args[0], o.Tolerance.value
+			return checkKernel(cmd.Context(), config, o.Options, o.Verbose)
 		},
-	}
-	flags := cmd.Flags()
-	addFlags(flags, &config, settingsWhere(func(s spec.Setting) bool {
+	}, &o,
+		spec.Setting{Name: "timeout", Kind: spec.Duration, Field: "Timeout", Default: "10m", Help: "time limit per check, including loading the model"},
+		spec.Setting{Name: "neighbors", Kind: spec.Bool, Field: "Neighbors", Help: "allow a result to depend on other records of its batch"},
+		spec.Setting{Name: "tolerance", Field: "Tolerance", Value: "NUMBER", Help: "relative difference up to which two numbers count as equal (default 0.0001)"},
+		spec.Setting{Name: "large-batch", Kind: spec.Int, Field: "LargeBatch", Help: "size of the large batch, in records (default 1000)"},
+		spec.Setting{Name: "verbose", Short: "v", Kind: spec.Bool, Field: "Verbose", Help: "show the kernel's output"})
+	addFlags(cmd.Flags(), &config, settingsWhere(func(s spec.Setting) bool {
 		return s.Group == spec.GroupKernel && !slices.Contains([]string{"kernel", "step", "step-config"}, s.Name) || s.Name == "gpus"
 	})...)
-	flags.Lookup("gpus").Usage = "device to check on, the first if several match: all, 1, cpu:1"
-	flags.DurationVar(&options.Timeout, "timeout", 10*time.Minute, "time limit per check, including loading the model")
-	flags.BoolVar(&options.Neighbors, "neighbors", false, "allow a result to depend on other records of its batch")
-	flags.Float64Var(&options.Tolerance, "tolerance", 0, "relative difference up to which two numbers count as equal (default 0.0001)")
-	flags.IntVar(&options.LargeBatch, "large-batch", 0, "size of the large batch, in records (default 1000)")
-	flags.BoolVarP(&verbose, "verbose", "v", false, "show the kernel's output")
+	cmd.Flags().Lookup("gpus").Usage = "device to check on, the first if several match: all, 1, cpu:1"
 	return cmd
 }
 
 // checkKernel runs all checks of a kernel.
 func checkKernel(ctx context.Context, config orchestrator.Config, options kerneltest.Options, verbose bool) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilStopped(ctx)
 	defer stop()
 	k := config.Kernel
 	r, err := resolver(plugins.PythonOptions{Interpreter: k.Python, IOWorkers: k.IOWorkers, NaN: k.NaN})
@@ -167,7 +162,7 @@ func showPython(ctx context.Context, config plugins.Config) {
 	if err != nil {
 		return
 	}
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	table := newTable(os.Stdout)
 	fmt.Fprintf(table, "  Python\t%s\t%s\n", facts.Version, facts.Interpreter)
 	if facts.Prepare != "" {
 		fmt.Fprintf(table, "  prepare\tin %s\n", facts.Prepare)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/examples"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 //go:embed all:scaffold
@@ -23,8 +24,8 @@ var scaffolds embed.FS
 const modulePath = "github.com/gpurun/gpurun"
 
 func newPluginNew() *cobra.Command {
-	source := ""
-	cmd := &cobra.Command{
+	var o struct{ Source string }
+	return newCommand(&cobra.Command{
 		Use:   "new go|python|cuda DIR",
 		Short: "Create a working kernel to start from",
 		Long: `Create a small working kernel in DIR, with sample records and, in Python and Go,
@@ -40,10 +41,8 @@ a test. DIR must be empty or not exist.
   gpurun plugin new cuda my-kernel      # a Go kernel that uses CUDA
   cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], source) },
-	}
-	cmd.Flags().StringVar(&source, "source", "", "build a Go kernel against the gpurun source in this `FOLDER`")
-	return cmd
+		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], o.Source) },
+	}, &o, spec.Setting{Name: "source", Field: "Source", Value: "FOLDER", Help: "build a Go kernel against the gpurun source in this FOLDER"})
 }
 
 // language is one of the scaffolds.

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const reportHelp = `Show the state of the job that writes OUTPUT: finished, running or interrupted. Run
@@ -26,65 +26,61 @@ every device, the input, failures with tracebacks, and a timeline of all runs.
 recorded when it was written. The exit status is 6 if they differ.`
 
 func newReport() *cobra.Command {
-	workDir, html, asJSON, verify := "", "", false, false
-	cmd := &cobra.Command{
+	var o struct {
+		WorkDir, HTML string
+		JSON, Verify  bool
+	}
+	return newCommand(&cobra.Command{
 		Use:   "report OUTPUT",
 		Short: "Show the state and report of a job",
 		Long:  reportHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
-			status, err := orchestrator.Inspect(args[0], workDir)
+			status, err := orchestrator.Inspect(args[0], o.WorkDir)
 			if err != nil {
 				return sharedJob(args[0], err)
 			}
-			if verify && status.State == orchestrator.Done {
+			verify := o.Verify && status.State == orchestrator.Done
+			if verify {
 				if err := orchestrator.Verify(cmd.Context(), args[0], status.Report); err != nil {
 					return err
 				}
 			}
-			if html != "" {
-				if err := writeHTML(html, status); err != nil {
+			if o.HTML != "" {
+				if err := writeHTML(o.HTML, status); err != nil {
 					return err
 				}
 			}
-			if asJSON {
-				encoder := json.NewEncoder(os.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(status)
-			}
-			switch status.State {
-			case orchestrator.Running:
-				fmt.Printf("running: %s\n", status.Holder)
-				progress.WriteCommitted(os.Stdout, status.Report, reportHints{})
-			case orchestrator.Interrupted:
-				fmt.Println(interrupted(status.Report))
-				progress.WriteCommitted(os.Stdout, status.Report, reportHints{})
-			default:
-				fmt.Println("finished" + retriedBy(status))
-				if verify {
-					fmt.Println(verified(status.Report))
-				}
-				progress.WriteReport(os.Stdout, status.Report, reportHints{})
-			}
-			return nil
+			return show(o.JSON, status, func(w io.Writer) { writeStatus(w, status, verify) })
 		},
-	}
-	cmd.Flags().StringVar(&workDir, "work-dir", "", "`FOLDER` that the job was started with (--work-dir)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().StringVar(&html, "html", "", "also write the report with charts to this `FILE`, for a browser")
-	cmd.Flags().BoolVar(&verify, "verify", false, "verify the checksums of a finished job's output")
-	return cmd
+	}, &o,
+		spec.Setting{Name: "work-dir", Field: "WorkDir", Value: "FOLDER", Help: "FOLDER that the job was started with (--work-dir)"}, jsonSetting,
+		spec.Setting{Name: "html", Field: "HTML", Value: "FILE", Help: "also write the report with charts to this FILE, for a browser"},
+		spec.Setting{Name: "verify", Kind: spec.Bool, Field: "Verify", Help: "verify the checksums of a finished job's output"})
 }
 
-// retriedBy says which process retries the failed records of a finished job.
-func retriedBy(s orchestrator.Status) string {
-	if s.Holder == "" {
-		return ""
+// writeStatus writes the state of a job and its report.
+func writeStatus(w io.Writer, s orchestrator.Status, isVerified bool) {
+	r := s.Report
+	switch {
+	case s.State == orchestrator.Running:
+		fmt.Fprintf(w, "running: %s\n", s.Holder)
+	case s.State == orchestrator.Interrupted && r.Resume == orchestrator.ResumesAsAdvised:
+		fmt.Fprintln(w, "interrupted") // the reason its last run ended says what to do
+	case s.State == orchestrator.Interrupted:
+		fmt.Fprintln(w, "interrupted: run the same command to resume")
+	default:
+		text := "finished"
+		if s.Holder != "" {
+			text += "; being retried by " + s.Holder
+		}
+		if fmt.Fprintln(w, text); isVerified {
+			fmt.Fprintln(w, verified(r))
+		}
+		progress.WriteReport(w, r, reportHints{})
+		return
 	}
-	return "; being retried by " + s.Holder
+	progress.WriteCommitted(w, r, reportHints{})
 }
 
 // verified says what was compared with the checksums, and found equal.
@@ -97,12 +93,4 @@ func verified(r orchestrator.Report) string {
 		return fmt.Sprintf("verified: %s bytes in %d files match their checksums", progress.Count(bytes), files)
 	}
 	return fmt.Sprintf("verified: %s bytes match their checksum", progress.Count(bytes))
-}
-
-// interrupted describes an interrupted job and how to resume it.
-func interrupted(r orchestrator.Report) string {
-	if r.Resume == orchestrator.ResumesAsAdvised {
-		return "interrupted" // the reason its last run ended says what to do
-	}
-	return "interrupted: run the same command to resume"
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,6 @@ func newRoot() *cobra.Command {
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 2,
 		Version:                    versionText(), // enables --version
-		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate(versionLines())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -56,9 +54,7 @@ func newRoot() *cobra.Command {
 	for _, s := range steerings {
 		root.AddCommand(newSteering(s))
 	}
-	for _, cmd := range root.Commands() {
-		cmd.Args = usageArgs(cmd.Args)
-	}
+	complete(root)
 	root.AddCommand(newExitCodes(), newJobFileHelp())
 	offerSchema(root)
 	shortenHelp(root)
@@ -76,31 +72,13 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// flagValues describe the values of flags whose parsers name themselves in their errors.
-var flagValues = map[string]string{
-	"int": "a whole number", "int64": "a whole number", "float64": "a number", "bool": "true or false",
-	"duration": "a duration such as 90s, 5m or 1h30m",
-}
-
-// flagMessage returns the message of a wrong flag, that of a wrong value without the name of a
-// Go function.
+// flagMessage returns the message of a wrong flag. That of a wrong value begins with its name.
 func flagMessage(err error) string {
 	var wrong *pflag.InvalidValueError
-	if !errors.As(err, &wrong) {
-		return err.Error()
-	}
-	flag := wrong.GetFlag()
-	if settingOf(flag) != nil { // its message begins with its name
+	if errors.As(err, &wrong) && settingOf(wrong.GetFlag()) != nil {
 		return "--" + errors.Unwrap(wrong).Error()
 	}
-	value, known := flagValues[flag.Value.Type()]
-	switch {
-	case !known:
-		return err.Error()
-	case errors.Is(err, strconv.ErrRange):
-		value = "a smaller number"
-	}
-	return fmt.Sprintf("--%s must be %s, not %q", flag.Name, value, wrong.GetValue())
+	return err.Error()
 }
 
 // helpOf is the command that lists the flags of a command.
@@ -118,15 +96,10 @@ func similarFlag(cmd *cobra.Command, err error) string {
 		return ""
 	}
 	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, f.Name)
-		}
-	})
-	if near := nearest.Of(unknown.GetSpecifiedName(), names, max(2, min(3, len(unknown.GetSpecifiedName())/3))); near != "" {
-		return "; did you mean --" + near + "?"
+	for _, f := range visible(cmd.Flags()) {
+		names = append(names, "--"+f.Name)
 	}
-	return ""
+	return nearest.Hint("--"+unknown.GetSpecifiedName(), names, max(2, min(3, len(unknown.GetSpecifiedName())/3)), "")
 }
 
 // usageArgs turns a wrong number of arguments into a usage error that shows the given

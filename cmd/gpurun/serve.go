@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,15 +38,12 @@ func newServe() *cobra.Command {
 		Services string
 		Runs     []string
 	}
-	cmd := &cobra.Command{
+	return newCommand(&cobra.Command{
 		Use:   "serve",
 		Short: "Serve a page, an API and metrics of this host",
 		Long:  serveHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
 			rules, err := lease.ReadConfig(o.Services)
 			if err != nil {
 				return err
@@ -60,12 +54,8 @@ func newServe() *cobra.Command {
 			}
 			return serveHost(cmd.Context(), o.listenOptions, rules, runs)
 		},
-	}
-	settings := append(listenSettings("", "127.0.0.1:8000", "ADDRESS and port to serve at"), servicesSetting("Services"),
-		spec.Setting{Name: "run", Kind: spec.Repeated, Field: "Runs", Value: "OUTPUT", Help: "also show the shards of the job with this OUTPUT, which machines share (repeatable)"})
-	addFlags(cmd.Flags(), &o, settings...)
-	spec.Fill(&o, settings...)
-	return cmd
+	}, &o, append(listenSettings("", "127.0.0.1:8000", "ADDRESS and port to serve at"), servicesSetting("Services"),
+		spec.Setting{Name: "run", Kind: spec.Repeated, Field: "Runs", Value: "OUTPUT", Help: "also show the shards of the job with this OUTPUT, which machines share (repeatable)"})...)
 }
 
 // watchRuns opens the runs of outputs.
@@ -82,7 +72,7 @@ func watchRuns(outputs []string) (list []*cluster.Watch, err error) {
 
 // serveHost serves until a signal arrives.
 func serveHost(ctx context.Context, o listenOptions, rules lease.Config, runs []*cluster.Watch) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilStopped(ctx)
 	defer stop()
 	l, err := o.listen()
 	if err != nil {

@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/progress"
 )
@@ -30,43 +25,28 @@ a GPU's state.
   gpurun status --json`
 
 func newStatus() *cobra.Command {
-	var asJSON, watch bool
-	var interval time.Duration
-	var o struct{ Services string }
-	cmd := &cobra.Command{
+	var o struct {
+		viewOptions
+		Services string
+	}
+	return newCommand(&cobra.Command{
 		Use:   "status",
 		Short: "Show GPUs, lease holders and running jobs",
 		Long:  statusHelp,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
-			if interval <= 0 {
-				return fault.TooSmall.New("--interval must be more than 0")
-			}
 			rules, err := lease.ReadConfig(o.Services)
 			if err != nil {
 				return err
 			}
-			show := func(o host.Overview) error {
-				if asJSON {
-					return writeJSON(o)
-				}
-				progress.WriteOverview(os.Stdout, o)
-				return nil
-			}
-			if !watch {
-				return show(overview(cmd.Context(), rules))
-			}
-			return watchStatus(cmd.Context(), interval, rules, show)
+			gpus := gpu.NewObserver(gpu.Options{Timeout: lookTime})
+			defer gpus.Close()
+			return o.watch(cmd.Context(), func(ctx context.Context) (any, func(io.Writer), bool, error) {
+				seen := look(ctx, gpus, rules)
+				return seen, func(w io.Writer) { progress.WriteOverview(w, seen) }, false, nil
+			})
 		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh until interrupted")
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between refreshes, with --watch")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	addFlags(cmd.Flags(), &o, servicesSetting("Services"))
-	return cmd
+	}, &o, watchSetting, intervalSetting, jsonSetting, servicesSetting("Services"))
 }
 
 // lookTime is how long a driver may take to respond to an interactive command.
@@ -87,37 +67,4 @@ func look(ctx context.Context, gpus *gpu.Observer, rules lease.Config) host.Over
 		o.Notes = append(o.Notes, err.Error())
 	}
 	return o
-}
-
-// watchStatus shows the overview repeatedly; on a terminal it clears the screen first.
-func watchStatus(ctx context.Context, interval time.Duration, rules lease.Config, show func(host.Overview) error) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	gpus := gpu.NewObserver(gpu.Options{Timeout: lookTime})
-	defer gpus.Close()
-	for {
-		o := look(ctx, gpus, rules)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if progress.IsTerminal(os.Stdout) {
-			fmt.Print("\x1b[H\x1b[2J")
-		}
-		if err := show(o); err != nil {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func writeJSON(value any) error {
-	encoder := json.NewEncoder(os.Stdout)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 const submitHelp = `Run one job on several machines. Each computes shards of the input, which they share
@@ -38,13 +37,8 @@ func newSubmit() *cobra.Command {
 		Use:   "submit",
 		Short: "Run one job on several machines: its state, and the merge of its shards",
 		Long:  submitHelp,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSubmitSlurm(), newSubmitK8s(), newSubmitMerge(), newSubmitStatus())
-	for _, sub := range cmd.Commands() {
-		sub.Args = usageArgs(sub.Args)
-	}
 	return cmd
 }
 
@@ -59,32 +53,33 @@ status 7. The shards' outputs stay in OUTPUT.shards unless --clean is given, now
 A folder of parts is merged without copying data.`
 
 func newSubmitMerge() *cobra.Command {
-	var options cluster.MergeOptions
-	var clean bool
-	cmd := &cobra.Command{
+	var o struct {
+		cluster.MergeOptions
+		Clean bool
+	}
+	return newCommand(&cobra.Command{
 		Use:   "merge OUTPUT",
 		Short: "Merge the shards of a job into its output",
 		Long:  mergeHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
 			run, err := cluster.Open(args[0])
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
-			options.Labels, options.Describe = shardLabels(), describeMerged(ctx, run)
-			options.Again = options.Force
-			return mergeRun(ctx, run, options, clean)
+			o.Labels, o.Describe, o.Again = shardLabels(), describeMerged(ctx, run), o.Force
+			return mergeRun(ctx, run, o.MergeOptions, o.Clean)
 		},
-	}
-	cmd.Flags().BoolVar(&options.Force, "force", false, "overwrite an existing output")
-	cmd.Flags().BoolVar(&clean, "clean", false, "remove the outputs of the shards afterwards")
-	cmd.Flags().DurationVar(&options.LostAfter, "claim-after", cluster.DefaultLostAfter, "take a process for lost that shows no sign of life for this long, and merge in its place")
-	return cmd
+	}, &o,
+		spec.Setting{Name: "force", Kind: spec.Bool, Field: "Force", Help: "overwrite an existing output"},
+		spec.Setting{Name: "clean", Kind: spec.Bool, Field: "Clean", Help: "remove the outputs of the shards afterwards"},
+		lostAfterSetting("take a process for lost that shows no sign of life for this long, and merge in its place"))
+}
+
+func lostAfterSetting(help string) spec.Setting {
+	return spec.Setting{Name: "claim-after", Kind: spec.Duration, Field: "LostAfter", Default: cluster.DefaultLostAfter.String(), Help: help}
 }
 
 // describeMerged returns what makes a merged output a finished job, for gpurun report and
@@ -225,34 +220,27 @@ A machine counts as lost when this command has watched it for --claim-after with
 sign of life: only --watch finds that out, unless the machine is this one.`
 
 func newSubmitStatus() *cobra.Command {
-	var asJSON, watch bool
-	var interval, lostAfter time.Duration
-	cmd := &cobra.Command{
+	var o struct {
+		viewOptions
+		LostAfter time.Duration
+	}
+	return newCommand(&cobra.Command{
 		Use:   "status OUTPUT",
 		Short: "Show the shards of a job",
 		Long:  submitStatusHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
-			if interval <= 0 {
-				return fault.TooSmall.New("--interval must be more than 0")
-			}
 			run, err := cluster.Open(args[0])
 			if err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return showRun(ctx, watchRun(run, lostAfter), asJSON, watch, interval)
+			watched := watchRun(run, o.LostAfter)
+			return o.watch(cmd.Context(), func(ctx context.Context) (any, func(io.Writer), bool, error) {
+				overview, err := watched.Overview(ctx)
+				return overview, func(w io.Writer) { progress.WriteRun(w, overview) }, overview.Merged, err
+			})
 		},
-	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "refresh until the run is merged, or until interrupted")
-	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between refreshes, with --watch")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().DurationVar(&lostAfter, "claim-after", cluster.DefaultLostAfter, "take a machine for lost that shows no sign of life for this long")
-	return cmd
+	}, &o, watchSetting, intervalSetting, jsonSetting, lostAfterSetting("take a machine for lost that shows no sign of life for this long"))
 }
 
 // watchRun observes a run, with what its attempts have committed.
@@ -260,35 +248,4 @@ func watchRun(run *cluster.Run, lostAfter time.Duration) *cluster.Watch {
 	w := run.Watch(lostAfter)
 	w.Committed = orchestrator.Committed
 	return w
-}
-
-// showRun shows the state of a run, once or repeatedly.
-func showRun(ctx context.Context, w *cluster.Watch, asJSON, watch bool, interval time.Duration) error {
-	for {
-		overview, err := w.Overview(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		if watch && progress.IsTerminal(os.Stdout) {
-			fmt.Print("\x1b[H\x1b[2J")
-		}
-		if asJSON {
-			if err := writeJSON(overview); err != nil {
-				return err
-			}
-		} else {
-			progress.WriteRun(os.Stdout, overview)
-		}
-		if !watch || overview.Merged {
-			return nil
-		}
-		select {
-		case <-time.After(interval):
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }

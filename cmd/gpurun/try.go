@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -50,15 +48,12 @@ func isOfTry(s spec.Setting) bool {
 func newTry() *cobra.Command {
 	var o tryOptions
 	var config orchestrator.Config
-	cmd := &cobra.Command{
+	cmd := newCommand(&cobra.Command{
 		Use:   "try KERNEL INPUT...",
 		Short: "Run a kernel on a few records and show the results",
 		Long:  tryHelp,
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fromEnvironment(cmd); err != nil {
-				return err
-			}
 			if err := checkFetch(cmd.Flags(), config.Fetch); err != nil {
 				return err
 			}
@@ -67,20 +62,16 @@ func newTry() *cobra.Command {
 			}
 			return try(cmd.Context(), args[0], args[1:], o, config)
 		},
-	}
-	settings := []spec.Setting{
-		{Name: "records", Short: "n", Kind: spec.Int, Field: "Records", Default: "3", Least: 1, Common: true, Help: "number of records"},
-		{Name: "offset", Kind: spec.Int, Field: "Offset", Common: true, Help: "skip this many records first"},
-	}
-	addFlags(cmd.Flags(), &o, settings...)
-	spec.Fill(&o, settings...)
+	}, &o,
+		spec.Setting{Name: "records", Short: "n", Kind: spec.Int, Field: "Records", Default: "3", Least: 1, Common: true, Help: "number of records"},
+		spec.Setting{Name: "offset", Kind: spec.Int, Field: "Offset", Common: true, Help: "skip this many records first"})
 	addFlags(cmd.Flags(), &config, settingsWhere(isOfTry)...)
 	cmd.Flags().Lookup("gpus").Usage = "device to use, the first if several match: all, 1, cpu:1"
 	return cmd
 }
 
 func try(ctx context.Context, kernel string, inputs []string, o tryOptions, config orchestrator.Config) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilStopped(ctx)
 	defer stop()
 	sample := trial.Sample{Inputs: inputs, Format: config.Input.Format, Columns: config.Input.Columns, Skip: o.Offset, Count: o.Records, Fetch: config.Fetch}
 	if err := sample.Read(ctx); err != nil {

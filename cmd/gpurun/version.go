@@ -2,9 +2,8 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -26,8 +25,8 @@ var (
 )
 
 func newVersion() *cobra.Command {
-	asJSON := false
-	cmd := &cobra.Command{
+	var o struct{ JSON bool }
+	return newCommand(&cobra.Command{
 		Use:   "version",
 		Short: "Show version and build information",
 		Long: `Show the version, the build and what this program was built without.
@@ -36,17 +35,9 @@ func newVersion() *cobra.Command {
   gpurun version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if asJSON {
-				encoder := json.NewEncoder(os.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(buildOf(debug.ReadBuildInfo()))
-			}
-			fmt.Print(versionLines())
-			return nil
+			return show(o.JSON, buildOf(debug.ReadBuildInfo()), func(w io.Writer) { fmt.Fprint(w, versionLines()) })
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON, with the commit and the build settings")
-	return cmd
+	}, &o, jsonSetting)
 }
 
 // buildFacts is what gpurun version --json shows.

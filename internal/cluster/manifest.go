@@ -201,11 +201,7 @@ func create(m Manifest, number int) (*Run, error) {
 
 // writeJSON writes a small file durably.
 func writeJSON(path string, value any) error {
-	data, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
-	}
-	return storage("write "+path, files.WriteDurably(path, append(data, '\n'), files.PrivateMode))
+	return storage("write "+path, files.WriteJSON(path, value, files.PrivateMode))
 }
 
 // readJSON reads a file that was published or renamed, and is therefore complete.

@@ -4,6 +4,7 @@ package files
 
 import (
 	"cmp"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -50,6 +51,15 @@ func WriteDurably(path string, data []byte, mode os.FileMode) error {
 		return err
 	}
 	return SyncDir(filepath.Dir(path))
+}
+
+// WriteJSON writes a value as indented JSON to a small file, as WriteDurably does.
+func WriteJSON(path string, value any, mode os.FileMode) error {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return WriteDurably(path, append(data, '\n'), mode)
 }
 
 // maxLinks is how many links in a row Linux follows.

@@ -125,10 +125,7 @@ func meant(name string, names []string) string {
 			return "; did you mean " + candidate + "?"
 		}
 	}
-	if near := nearest.Of(strings.ToLower(name), names, 3); near != "" {
-		return "; did you mean " + near + "?"
-	}
-	return ""
+	return nearest.Hint(strings.ToLower(name), names, 3, "")
 }
 
 // describe names the kind of a node for messages.

@@ -33,10 +33,7 @@ func Explain(err error, v any, members string) string {
 	if len(names) == 0 {
 		return text
 	}
-	if near := nearest.Of(strings.Trim(name, `"`), names, 3); near != "" {
-		return text + "; did you mean " + near + "?"
-	}
-	return text + "; the " + members + " are " + strings.Join(names, ", ")
+	return text + nearest.Hint(strings.Trim(name, `"`), names, 3, "; the "+members+" are "+strings.Join(names, ", "))
 }
 
 // wanted names what JSON has for a type.

@@ -19,6 +19,14 @@ func Of(name string, candidates []string, limit int) string {
 	return best
 }
 
+// Hint is the end of a message about an unknown name: which one may be meant, or otherwise.
+func Hint(name string, candidates []string, limit int, otherwise string) string {
+	if near := Of(name, candidates, limit); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return otherwise
+}
+
 // ends returns how many letters a and b have in common at their beginning and at their end.
 func ends(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {

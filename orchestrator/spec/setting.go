@@ -122,10 +122,7 @@ func (s Setting) IsFlag() bool { return s.Place != OnlyInFile }
 
 // wrong is the error of a value that the setting does not take.
 func (s Setting) wrong(wanted, value string) error {
-	hint := ""
-	if near := nearest.Of(value, s.Words, 2); near != "" {
-		hint = "; did you mean " + near + "?"
-	}
+	hint := nearest.Hint(value, s.Words, 2, "")
 	if !bare.MatchString(value) {
 		value = strconv.Quote(value)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // answer puts a program in the place of one of Slurm's.
@@ -75,7 +77,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("no folder: %v, %v", got, err)
 	}
 	one := Record{Name: "a", Arrays: []Submitted{{Job: "1", Tasks: "0-3", Script: "/x y/s.sh"}}, Merge: "2"}
-	if err := WriteRecord(filepath.Join(dir, "1.json"), one); err != nil {
+	if err := files.WriteJSON(filepath.Join(dir, "1.json"), one, files.PrivateMode); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Records(dir)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 // Record is what one submission gave to Slurm. Each has a file of its own.
@@ -42,15 +41,6 @@ func (r Record) Resubmit() string {
 		return ""
 	}
 	return "sbatch --array=%s " + Quote(r.Arrays[0].Script)
-}
-
-// WriteRecord writes a record, or replaces it.
-func WriteRecord(path string, r Record) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return files.WriteDurably(path, append(data, '\n'), files.PrivateMode)
 }
 
 // Records reads all records in a folder, the oldest first. A folder that does not exist

@@ -135,7 +135,7 @@ func (s *Submission) submitArrays(ctx context.Context, indices []int, stamp stri
 
 // record notes what Slurm has got.
 func (s *Submission) record(record Record, stamp string) error {
-	if err := WriteRecord(filepath.Join(s.Job.Logs, stamp+".json"), record); err != nil {
+	if err := files.WriteJSON(filepath.Join(s.Job.Logs, stamp+".json"), record, files.PrivateMode); err != nil {
 		return fault.Slurm.New("record the submitted jobs: %w", err)
 	}
 	return nil
