@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -24,12 +25,25 @@ func notice(event orchestrator.Event) string {
 		return planned(e.Plan)
 	case orchestrator.Resuming:
 		return resuming(e)
-	case orchestrator.DeviceEvent:
-		return heatNotice(e)
-	case orchestrator.WorkersScaled:
-		return scaledText(e)
+	case orchestrator.DeviceEvent: // a card at its power limit is no news, unless that slows it down
+		if e.Kind == gpu.Clocks && !e.Clocks.Thermal() && !(e.Clocks.PowerCapped() && e.To == gpu.Throttled) {
+			return ""
+		}
+	case orchestrator.WorkerLost:
+		return words(e) + lastWords(e.Fault.Detail)
+	case orchestrator.DeviceRetired:
+		return words(e) + lastWords(e.Detail)
 	}
-	return alarm(event)
+	return words(event)
+}
+
+// words is the line of an event that is a moment of the timeline, too.
+func words(event orchestrator.Event) string {
+	m := view.Words(event)
+	if m.Device != "" && !strings.HasPrefix(m.Text, ":") {
+		m.Device += " "
+	}
+	return plain(m.Device + m.Text)
 }
 
 // resuming describes what earlier runs have done.
@@ -48,51 +62,21 @@ func resuming(e orchestrator.Resuming) string {
 	return text
 }
 
-// alarm returns the line for an event that is shown even with --quiet, "" if none.
+// alarm is notice for an event that is shown even with --quiet.
 func alarm(event orchestrator.Event) string {
 	switch e := event.(type) {
 	case orchestrator.Notice:
-		if e.Alarm {
-			return plain(e.Text)
+		if !e.Alarm {
+			return ""
 		}
-	case orchestrator.WorkerLost:
-		next := "starting another worker"
-		switch {
-		case e.Retired && e.RetryAfter > 0:
-			next = "trying the device again in " + etaText(e.RetryAfter)
-		case e.NeedsReset:
-			next = "reset it when it is idle (nvidia-smi -r)"
-		case e.Retired:
-			next = "no other device remains"
-		}
-		return fmt.Sprintf("%s: %s; %s%s", e.Device, plain(e.Fault.Message), next, lastWords(e.Fault.Detail))
-	case orchestrator.DeviceRetired:
-		return fmt.Sprintf("%s is retired for this job: %s failed on it, but not on %s: %s; other devices compute them%s",
-			e.Device, plural(e.Records, "record"), e.On, plain(e.Message), lastWords(e.Detail))
 	case orchestrator.DeviceEvent:
-		if e.Kind == gpu.MemoryErrors {
-			return memoryErrors(e)
+		if e.Kind != gpu.MemoryErrors {
+			return ""
 		}
-	case orchestrator.ChunkGivenUp:
-		return fmt.Sprintf("%srecords %s to %s are marked as failed: %s",
-			some(e.Failed, e.Records), Count(e.First), Count(e.First+e.Records-1), plain(e.Fault.Message))
-	case orchestrator.Paused:
-		return "paused: workers wait after their current batch (run gpurun resume to continue)"
-	case orchestrator.Resumed:
-		return "resumed"
-	case orchestrator.Stopping:
-		return fmt.Sprintf("stopping: waiting up to %s for batches in flight (the second SIGINT or SIGTERM stops immediately)", e.Drain)
-	}
-	return ""
-}
-
-// scaledText reports a change of a device's workers, and why it has no more. A device that
-// keeps its only worker is not worth a line.
-func scaledText(e orchestrator.WorkersScaled) string {
-	if e.Workers == 1 && e.From == 1 {
+	case orchestrator.Planned, orchestrator.Resuming, orchestrator.WorkersScaled:
 		return ""
 	}
-	return e.String()
+	return notice(event)
 }
 
 // lastWords is the end of a dead process's output, indented below the line that reports
@@ -192,29 +176,8 @@ func plain(text string) string {
 	}, strings.Join(lines, "\n"))
 }
 
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return Count(n) + " " + noun + "s"
-}
-
 // Count writes a number with separators: 1,234,567.
-func Count(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if digits[0] == '-' {
-		sign, digits = "-", digits[1:]
-	}
-	var b strings.Builder
-	for i, digit := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(digit)
-	}
-	return sign + b.String()
-}
+var Count, plural = view.Count, view.Plural
 
 // shortCount formats a number briefly: 17.9k.
 func shortCount(n int64) string {
@@ -275,12 +238,4 @@ func latencyText(d time.Duration) string {
 		return d.Round(10 * time.Microsecond).String()
 	}
 	return durationText(d)
-}
-
-// some begins a sentence about a part of all records of a range: "3 of the "; "" for all.
-func some(n, all int64) string {
-	if n == all {
-		return ""
-	}
-	return Count(n) + " of the "
 }

@@ -175,8 +175,8 @@ func TestTimeline(t *testing.T) {
 	want := []short{
 		{momentRun, "started with 1 worker", 0}, {momentReady, "2 workers ready", 2},
 		{momentRetry, "4 batches computed again", 4}, {momentRetry, "1 batch computed again", 1},
-		{momentLost, "worker lost: killed by signal 9", 0}, {momentSlowed, "slowed to 50 % at 84 °C", 0},
-		{momentSlowed, "paused at 88 °C", 0}, {momentSlowed, "lowers its clocks: sw_power_cap", 0},
+		{momentLost, "killed by signal 9; starting another worker", 0}, {momentSlowed, "slowed to 50 % at 84°C", 0},
+		{momentSlowed, "paused at 88°C", 0}, {momentSlowed, "lowers its own clocks: sw_power_cap", 0},
 		{momentScaled, "2 workers, 31 % faster", 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

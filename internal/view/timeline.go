@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -115,42 +114,22 @@ func moments(event orchestrator.Event, now time.Time) []Moment {
 		return one(momentRun, "", "resumed: earlier runs have done %d records", e.Done)
 	case orchestrator.WorkerReady:
 		return []Moment{{Time: now, Kind: momentReady, Count: 1}}
-	case orchestrator.WorkerLost:
-		text := "worker lost"
-		if e.Fault != nil {
-			text += ": " + e.Fault.Message
-		}
-		if e.Retired {
-			text += "; not replaced for now"
-		}
-		return one(momentLost, e.Device, "%s", text)
 	case orchestrator.WorkerLeft:
 		return one(momentScaled, e.Device, "worker left the job")
-	case orchestrator.DeviceRetired:
-		return one(momentLost, e.Device, "retired: %d records failed on it, but not on %s: %s", e.Records, e.On, e.Message)
-	case orchestrator.WorkersScaled:
-		if e.Workers > 1 || e.From > 1 { // a device that keeps its only worker is no news
-			return one(momentScaled, e.Device, "%s", strings.TrimPrefix(e.String(), e.Device+": "))
-		}
 	case orchestrator.ChunkDone:
 		return repeats(e, now)
-	case orchestrator.ChunkGivenUp:
-		return one(momentFailed, "", "records %d to %d given up, %d of them failed", e.First+1, e.First+e.Records, e.Failed)
-	case orchestrator.DeviceEvent:
-		return deviceMoment(e, now)
-	case orchestrator.Paused:
-		return one(momentPaused, "", "paused")
-	case orchestrator.Resumed:
-		return one(momentResumed, "", "continues after a pause")
-	case orchestrator.Stopping:
-		return one(momentStopping, "", "stopping")
 	case orchestrator.Finished:
 		if e.Report.Stop != nil {
 			return one(momentStopping, "", "%s", e.Report.Stop.Message)
 		}
 		return one(momentFinished, "", "finished")
 	}
-	return nil
+	m := Words(event)
+	if m.Kind == "" {
+		return nil
+	}
+	m.Time, m.Text = now, strings.TrimPrefix(m.Text, ": ")
+	return []Moment{m}
 }
 
 // repeats are the restarts and retries that a segment has cost.
@@ -162,46 +141,6 @@ func repeats(e orchestrator.ChunkDone, now time.Time) (list []Moment) {
 		list = append(list, Moment{Time: now, Kind: momentRetry, Count: n}) // of all devices: there may be many
 	}
 	return list
-}
-
-// deviceKinds are the events of devices that matter to a reader.
-var deviceKinds = map[gpu.EventKind]string{
-	gpu.Throttle: momentSlowed, gpu.BecameCritical: momentSlowed, gpu.Overheat: momentSlowed,
-	gpu.Unseen: momentSlowed, gpu.MemoryErrors: momentSlowed, gpu.Clocks: momentSlowed, gpu.Reset: momentRecover, gpu.Resume: momentRecover, gpu.Seen: momentRecover,
-}
-
-func deviceMoment(e orchestrator.DeviceEvent, now time.Time) []Moment {
-	kind, matters := deviceKinds[e.Kind]
-	if !matters {
-		return nil
-	}
-	var text string
-	switch {
-	case e.Kind == gpu.Throttle && e.Pace == 0, e.Kind == gpu.BecameCritical && e.Pace > 0:
-		return nil // another event of the same sample tells it
-	case e.Kind == gpu.Overheat:
-		text = "too hot: returned its work"
-	case e.Kind == gpu.Reset:
-		text = "was reset"
-	case e.Kind == gpu.Clocks && e.Clocks == 0:
-		kind, text = momentRecover, "its clocks are up again"
-	case e.Kind == gpu.Clocks:
-		text = "lowers its clocks: " + e.Clocks.String()
-	case e.Kind == gpu.MemoryErrors:
-		text = "uncorrected memory errors"
-	case e.Problem != "":
-		text = e.Problem
-	case e.Pace == 0:
-		text = "paused"
-	case e.Pace < 1:
-		text = fmt.Sprintf("slowed to %.0f %%", 100*e.Pace)
-	default:
-		text = "full speed"
-	}
-	if c, ok := e.Temperature.Get(); ok && e.Kind != gpu.MemoryErrors {
-		text = fmt.Sprintf("%s at %d °C", text, c)
-	}
-	return []Moment{{Time: now, Kind: kind, Device: e.Device, Text: text}}
 }
 
 // sameMoment reports whether b is a later version of a.

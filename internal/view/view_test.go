@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -218,7 +219,7 @@ func TestCountersNeverFall(t *testing.T) {
 	good := func(n int64) chunk.Counts { return chunk.Counts{Records: n, Succeeded: n} }
 	then("begun", orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400}, 0, 0, 0)
 	then("on the way", orchestrator.Progress{Slot: 0, Chunk: good(300), Computed: 300, Records: 400, Job: good(300), Total: 1000}, 300, 0, 300)
-	then("lost", orchestrator.WorkerLost{Slot: 0}, 0, 0, 300)
+	then("lost", orchestrator.WorkerLost{Slot: 0, Fault: fault.New(fault.Worker, "killed")}, 0, 0, 300)
 	then("again", orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400}, 0, 0, 300)
 	then("on the way again", orchestrator.Progress{Slot: 0, Chunk: good(100), Computed: 400, Records: 400, Job: good(100), Total: 1000}, 100, 0, 400)
 	then("finished", orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: good(400)}, Computed: 700, Job: good(400), Total: 1000}, 400, 400, 700)
@@ -230,7 +231,7 @@ func TestCountersNeverFall(t *testing.T) {
 		Counts: chunk.Counts{Records: 100, Failed: 100},
 		Kinds:  map[string]chunk.KindStats{"record": {Count: 100}}, Causes: map[string]chunk.KindStats{"record:x": {Count: 100}},
 	}
-	then("given up", orchestrator.ChunkGivenUp{First: 500, Records: 100, Failed: 100, Counts: given}, 500, 600, 800)
+	then("given up", orchestrator.ChunkGivenUp{First: 500, Records: 100, Failed: 100, Counts: given, Fault: fault.New(fault.Crash, "boom")}, 500, 600, 800)
 	then("moves on", orchestrator.Progress{Slot: 1, Chunk: good(200), Computed: 200, Records: 400, Job: chunk.Counts{Records: 800, Succeeded: 700, Failed: 100}, Total: 1000}, 800, 600, 800)
 	then("stopped", orchestrator.Finished{Report: orchestrator.Report{In: 1000, Pending: 400, Succeeded: 500, Failed: 100}}, 600, 600, 800)
 }
@@ -249,7 +250,7 @@ func TestUsageNeverFalls(t *testing.T) {
 // TestExitedWorkersStayExited: the results of a worker that has left or was lost may be
 // booked afterwards. They do not bring it back.
 func TestExitedWorkersStayExited(t *testing.T) {
-	for _, exit := range []orchestrator.Event{orchestrator.WorkerLeft{Slot: 0}, orchestrator.WorkerLost{Slot: 0, Retired: true}} {
+	for _, exit := range []orchestrator.Event{orchestrator.WorkerLeft{Slot: 0}, orchestrator.WorkerLost{Slot: 0, Retired: true, Fault: fault.New(fault.Device, "lost")}} {
 		c := NewCollector(newClock().get)
 		c.Event(plan(1000, 1))
 		c.Event(orchestrator.ChunkStarted{Slot: 0, First: 0, Records: 400})
