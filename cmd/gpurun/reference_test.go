@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +128,11 @@ func referExits(_ *testing.T, b *bytes.Buffer) {
 		"`{\"event\":\"error\",\"kind\":…,\"message\":…}`. Its `kind` determines the exit status:\n\n| kind | exit status |\n|---|---|\n")
 	for kind := fault.Kind(0); kind.Known(); kind++ {
 		if status := exitCode(fault.New(kind, "a failure")); status != 1 || kind == fault.Unknown {
-			fmt.Fprintf(b, "| `%s` | %d |\n", kind, status)
+			text := strconv.Itoa(status)
+			if kind == fault.Canceled {
+				text = "130, or 143 after SIGTERM, SIGHUP or `gpurun cancel`"
+			}
+			fmt.Fprintf(b, "| `%s` | %s |\n", kind, text)
 		}
 	}
 	b.WriteString("\n[Troubleshooting](../troubleshooting.md) says what to do about each.\n")

@@ -172,7 +172,8 @@ func writeMissing(w io.Writer, run *cluster.Run, missing *cluster.MissingError) 
 // maxMissing is how many missing shards are described one by one.
 const maxMissing = 10
 
-// missingCommand returns the command that computes missing shards.
+// missingCommand returns the command that computes missing shards: without --no-claim, it computes
+// the first and claims the others.
 func missingCommand(run *cluster.Run, missing []int) string {
 	records, _ := slurm.Records(slurmFolder(run.Output)) // without one, the command that started the run
 	if n := len(records); n > 0 && records[n-1].Resubmit() != "" {
@@ -182,6 +183,8 @@ func missingCommand(run *cluster.Run, missing []int) string {
 	skip := false
 	for _, word := range run.Command {
 		switch {
+		case word == "--no-claim" || word == "--no-claim=true":
+			continue
 		case skip:
 			word, skip = fmt.Sprintf("%d/%d", missing[0], run.Shards), false
 		case word == "--shard":
