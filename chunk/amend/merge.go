@@ -2,7 +2,6 @@ package amend
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"os"
@@ -260,19 +259,15 @@ func (m *merger) readAgain(o *commit.Outcome) error {
 		return storage(err)
 	}
 	o.Failure = nil
-	var lines bytes.Buffer
-	switch {
-	case m.Store == chunk.StoreBatch && size > 0:
-		err = record.Renumber(&lines, m.again, size, f.Record)
-	default:
-		_, err = io.CopyN(&lines, m.again, size)
-	}
-	if err != nil {
+	both := make([]byte, size+more)
+	if _, err = io.ReadFull(m.again, both); err != nil {
 		return storage(err)
 	}
-	o.Lines, o.Values = lines.Bytes(), make([]byte, more)
-	if _, err := io.ReadFull(m.again, o.Values); err != nil {
-		return storage(err)
+	o.Lines, o.Values = both[:size:size], both[size:]
+	if m.Store == chunk.StoreBatch && size > 0 {
+		if o.Lines, err = record.Renumber(o.Lines, f.Record); err != nil {
+			return storage(err)
+		}
 	}
 	if m.SourceField == "" {
 		return nil

@@ -67,7 +67,8 @@ type oldLines struct {
 	lines   *bufio.Reader // after decoding
 	decoded io.Closer     // nil for plain lines
 	at      int64         // bytes of lines that were read
-	held    held
+	memory  bytes.Buffer  // the current line, if it was decoded,
+	mapped  files.Mapping // else where it is: a record may have failed for being too long to read
 }
 
 func openLines(path string, format encode.Format) (*oldLines, error) {
@@ -91,7 +92,7 @@ func (o *oldLines) close() {
 	if o.decoded != nil {
 		o.decoded.Close()
 	}
-	o.held.clear()
+	o.mapped.Unmap()
 	o.old.close()
 }
 
@@ -135,67 +136,30 @@ func (o *oldLines) skip(to int64) error {
 
 // line returns the next bytes up to an offset; up to the next line end if that is negative. They
 // are valid until the next call.
-func (o *oldLines) line(to int64) ([]byte, error) {
-	o.held.clear()
-	if to < 0 {
-		for {
-			piece, err := o.lines.ReadSlice('\n')
-			o.at += int64(len(piece))
-			if _, failed := o.held.Write(piece); failed != nil || !errors.Is(err, bufio.ErrBufferFull) {
-				data, unread := o.held.bytes()
-				return data, errors.Join(err, failed, unread)
-			}
+func (o *oldLines) line(to int64) (_ []byte, err error) {
+	o.memory.Reset()
+	o.mapped.Unmap()
+	o.mapped = files.Mapping{}
+	held, start := io.Writer(&o.memory), o.at
+	if o.decoded == nil {
+		held = io.Discard
+	}
+	for more := to < 0; more; {
+		piece, failed := o.lines.ReadSlice('\n')
+		o.at += int64(len(piece))
+		_, _ = held.Write(piece)
+		if more = errors.Is(failed, bufio.ErrBufferFull); !more && failed != nil {
+			return nil, failed
 		}
 	}
-	if err := o.read(to, func(in io.Reader, size int64) (int64, error) { return io.CopyN(&o.held, in, size) }); err != nil {
-		return nil, err
+	if to >= 0 {
+		err = o.read(to, func(in io.Reader, size int64) (int64, error) { return io.CopyN(held, in, size) })
 	}
-	return o.held.bytes()
-}
-
-// heldLine is the size up to which a line is held in memory.
-const heldLine = 64 << 20
-
-// held is data in memory or, if there is much of it, in an unnamed file: a record may have failed
-// for being too long to read.
-type held struct {
-	memory bytes.Buffer
-	long   *os.File
-	size   int64
-	mapped files.Mapping
-}
-
-func (h *held) Write(data []byte) (n int, err error) {
-	if h.size += int64(len(data)); h.size <= heldLine {
-		return h.memory.Write(data)
+	if err != nil || o.decoded != nil {
+		return o.memory.Bytes(), err
 	}
-	if h.long == nil {
-		if h.long, err = os.CreateTemp("", "gpurun-line-*"); err != nil {
-			return 0, err
-		}
-		_ = os.Remove(h.long.Name())
-		if _, err := h.memory.WriteTo(h.long); err != nil {
-			return 0, err
-		}
-	}
-	return h.long.Write(data)
-}
-
-func (h *held) bytes() (_ []byte, err error) {
-	if h.long == nil {
-		return h.memory.Bytes(), nil
-	}
-	h.mapped, err = files.Map(h.long, 0, h.size)
-	return h.mapped.Data, err
-}
-
-func (h *held) clear() {
-	h.memory.Reset()
-	h.mapped.Unmap()
-	if h.long != nil {
-		h.long.Close()
-	}
-	h.mapped, h.long, h.size = files.Mapping{}, nil, 0
+	o.mapped, err = files.Map(o.file, start, o.at-start)
+	return o.mapped.Data, err
 }
 
 // oldArrays reads the rows of the arrays beside the old output. Those of the masks follow from

@@ -270,7 +270,17 @@ func (s *State) CutBack(n int, journal *Journal) error {
 			s.Durable.Sizes[i] += segment.Files[i].Bytes
 		}
 	}
-	s.cutUnits()
+	// The units after the last segment go, and what ends the file there.
+	s.Encoded = slices.DeleteFunc(slices.Clone(s.Encoded), func(e Encoded) bool {
+		return n == 0 || e.Next > s.Durable.Next || e.Next == e.First
+	})
+	if marks := len(s.Encoded); marks > 0 {
+		last := &s.Encoded[marks-1]
+		if k := len(last.Units) - 1; k > 0 && last.Units[k].isTail() {
+			last.Units = last.Units[:k:k]
+		}
+	}
+	s.Durable.Sizes[chunk.Results] = s.ResultSum().Bytes
 	return journal.rewrite(s.entries())
 }
 
@@ -320,18 +330,4 @@ func (s State) floor(n int) int {
 		}
 	}
 	return mark
-}
-
-// cutUnits discards the units after the last segment that is kept, and what ends the file there.
-func (s *State) cutUnits() {
-	s.Encoded = slices.DeleteFunc(slices.Clone(s.Encoded), func(e Encoded) bool {
-		return len(s.Output) == 0 || e.Next > s.Durable.Next || e.Next == e.First
-	})
-	if n := len(s.Encoded); n > 0 {
-		last := &s.Encoded[n-1]
-		if k := len(last.Units) - 1; k > 0 && last.Units[k].isTail() {
-			last.Units = last.Units[:k:k]
-		}
-	}
-	s.Durable.Sizes[chunk.Results] = s.ResultSum().Bytes
 }

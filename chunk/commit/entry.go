@@ -3,7 +3,6 @@ package commit
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -65,22 +64,16 @@ func parseEntry(line []byte) (Entry, error) {
 	if err := json.Unmarshal(payload, &entry); err != nil {
 		return entry, fmt.Errorf("invalid entry: %w", err)
 	}
-	switch n := entry.members(); {
-	case n == 0:
-		return entry, errors.New("unknown entry")
-	case n > 1:
-		return entry, errors.New("more than one entry on the line")
-	}
-	return entry, nil
-}
-
-func (e Entry) members() (n int) {
-	for _, set := range []bool{e.Segment != nil, e.Drop != nil, e.Encoded != nil, e.Durable != nil, e.Complete != nil} {
+	members := 0
+	for _, set := range []bool{entry.Segment != nil, entry.Drop != nil, entry.Encoded != nil, entry.Durable != nil, entry.Complete != nil} {
 		if set {
-			n++
+			members++
 		}
 	}
-	return n
+	if members != 1 {
+		return entry, fmt.Errorf("%d known entries on the line", members)
+	}
+	return entry, nil
 }
 
 // goodLines counts the lines that are intact, or that end with an intact line because the
@@ -106,8 +99,4 @@ func goodLines(data []byte) (n int, durable bool) {
 		data = rest
 	}
 	return n, false
-}
-
-func (e Entry) line() ([]byte, error) {
-	return chunk.AppendLine(nil, e)
 }

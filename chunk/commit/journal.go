@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -84,11 +85,10 @@ func newJournal(path string, data []byte) (*Journal, error) {
 func (j *Journal) rewrite(entries []Entry) error {
 	data := journalHeader()
 	for _, e := range entries {
-		line, err := e.line()
-		if err != nil {
+		var err error
+		if data, err = chunk.AppendLine(data, e); err != nil {
 			return err
 		}
-		data = append(data, line...)
 	}
 	next, err := newJournal(j.path, data)
 	if err != nil {
@@ -193,7 +193,7 @@ func (j *Journal) Append(e Entry) error {
 	if j == nil {
 		return nil
 	}
-	line, err := e.line()
+	line, err := chunk.AppendLine(nil, e)
 	if err != nil {
 		return err
 	}

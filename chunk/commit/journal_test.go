@@ -50,7 +50,7 @@ func journalBytes(t testing.TB, entries []Entry) (data []byte, starts []int) {
 	data = journalHeader()
 	for _, e := range entries {
 		starts = append(starts, len(data))
-		line, err := e.line()
+		line, err := chunk.AppendLine(nil, e)
 		chunktest.Must(t, err)
 		data = append(data, line...)
 	}

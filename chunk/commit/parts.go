@@ -17,19 +17,13 @@ const DefaultPartBytes = 64 << 20
 type partCutter struct {
 	bytes  int64
 	parts  []ManifestPart
-	full   bool // the last part is full
+	units  []Unit // of the last one, when a job resumes
+	full   bool   // the last part is full
 	format encode.Format
 }
 
 // cutParts returns the parts of the durable output.
 func (s State) cutParts(options Options) *partCutter {
-	c := s.plannedParts(options)
-	s.eachUnit(options, func(part int, u Unit) { c.parts[part].join(u.sum()) })
-	return c
-}
-
-// plannedParts returns the parts of the durable output without their sizes.
-func (s State) plannedParts(options Options) *partCutter {
 	c := &partCutter{bytes: options.PartBytes, format: options.Format}
 	if c.bytes <= 0 {
 		c.bytes = math.MaxInt64
@@ -38,6 +32,20 @@ func (s State) plannedParts(options Options) *partCutter {
 	for _, r := range chunk.Runs(s.Output) {
 		c.next(r.First)
 		c.add(r)
+	}
+	last, part := len(c.parts)-1, 0
+	for _, e := range s.Encoded {
+		for _, u := range e.Units {
+			for !options.Format.Table && part < last && c.parts[part+1].First <= e.First {
+				part++
+			}
+			c.parts[part].join(u.sum())
+			if part == last {
+				c.units = append(c.units, u)
+			} else if u.isTail() {
+				part++
+			}
+		}
 	}
 	return c
 }
@@ -74,20 +82,3 @@ func (p *ManifestPart) join(next chunk.FileSum) {
 
 // last returns the part that is being written.
 func (c *partCutter) last() ManifestPart { return c.parts[len(c.parts)-1] }
-
-// eachUnit calls each for the units of the durable output, with the number of the part that
-// they are in.
-func (s State) eachUnit(options Options, each func(part int, u Unit)) {
-	parts, part := s.plannedParts(options).parts, 0
-	for _, e := range s.Encoded {
-		for _, u := range e.Units {
-			for !options.Format.Table && part+1 < len(parts) && parts[part+1].First <= e.First {
-				part++
-			}
-			each(part, u)
-			if u.isTail() && part+1 < len(parts) {
-				part++
-			}
-		}
-	}
-}

@@ -46,11 +46,7 @@ func openResults(options Options, state State, cutter *partCutter, w *writeback)
 		return r, err
 	}
 	if r.table = options.Format.Table; r.table {
-		state.eachUnit(options, func(part int, u Unit) {
-			if part == r.part {
-				r.units = append(r.units, u)
-			}
-		})
+		r.units = cutter.units
 	}
 	for i, a := range options.Arrays {
 		var size int64

@@ -92,17 +92,18 @@ func (b *Batch) from(r Record) chunk.Chunk {
 	return c
 }
 
+// place returns where a record is in the buffer. From the first record on, the buffer mirrors the
+// file, so the distance between two records is the same in both. A mapped line has no newline in the
+// buffer, because it is alone in its batch and the buffer is empty.
+func (b *Batch) place(i int) int { return b.begin + int(b.Records[i].Offset-b.Records[0].Offset) }
+
 // Lines returns as many of the records from..to, in order, as lie in memory exactly as they
 // are written out: each followed by one newline, with nothing between them. n is their
 // number, 0 if the first record does not.
 func (b *Batch) Lines(from, to int) (lines []byte, n int) {
-	// From the first record on, the buffer mirrors the file, so the distance between two
-	// records is the same in both. A mapped line has no newline in the buffer, because it
-	// is alone in its batch and the buffer is empty.
-	place := func(i int) int { return b.begin + int(b.Records[i].Offset-b.Records[0].Offset) }
-	start := place(from)
+	start := b.place(from)
 	end := start // after the newline of the last
-	for i := from; i < to && place(i) == end; i++ {
+	for i := from; i < to && b.place(i) == end; i++ {
 		next := end + len(b.Records[i].Data) + 1
 		if next > len(b.buffer) || b.buffer[next-1] != '\n' { // the file's last line, or a carriage return
 			break
@@ -122,6 +123,5 @@ func (b *Batch) Release() {
 	for _, m := range b.mapped {
 		m.Unmap()
 	}
-	b.mapped = b.mapped[:0]
-	b.Records = b.Records[:0]
+	b.mapped, b.Records, b.begin = b.mapped[:0], b.Records[:0], 0
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-// filler is one call of Read. The buffer may move while it grows, so records are kept as
-// positions and get their bytes at the end.
+// filler is one call of Read. The buffer may move while it grows, so records get their bytes at
+// the end.
 type filler struct {
 	reader     *Reader
 	batch      *Batch
@@ -17,12 +17,6 @@ type filler struct {
 
 	buffer []byte // the batch's: used bytes, then unused ones
 	used   int    // lines up to here have been taken
-	spans  []span
-}
-
-type span struct {
-	start, end int
-	mapped     []byte
 }
 
 func (f *filler) fill() error {
@@ -30,7 +24,7 @@ func (f *filler) fill() error {
 	f.buffer = f.batch.buffer[:0]
 	defer f.finish()
 	scanned := 0 // buffer[used:scanned] has no newline
-	for len(f.spans) < f.maxRecords && r.rest.Length > 0 {
+	for len(f.batch.Records) < f.maxRecords && r.rest.Length > 0 {
 		if newline := bytes.IndexByte(f.buffer[scanned:], '\n'); newline >= 0 {
 			end := scanned + newline
 			if !f.take(end, end+1) {
@@ -66,7 +60,7 @@ func (f *filler) fill() error {
 // readMore appends the next bytes of the file to the buffer. It discards blank lines before
 // the first record, however many there are.
 func (f *filler) readMore(unread int64) error {
-	if len(f.spans) == 0 && f.used > 0 {
+	if len(f.batch.Records) == 0 && f.used > 0 {
 		f.buffer = f.buffer[:copy(f.buffer, f.buffer[f.used:])]
 		f.used = 0
 	}
@@ -95,14 +89,17 @@ func (f *filler) take(end, next int) bool {
 	start := f.used
 	line := trimReturn(f.buffer[start:end])
 	blank := isBlankLine(line)
-	if len(f.spans) > 0 && end > f.maxBytes {
+	if len(f.batch.Records) > 0 && end > f.maxBytes {
 		return false
 	}
 	offset := f.reader.rest.Offset
 	f.advance(int64(next-start), blank)
 	f.used = next
 	if !blank {
-		f.note(span{start: start, end: start + len(line)}, offset, int64(len(line)) > f.reader.maxRecord)
+		if len(f.batch.Records) == 0 {
+			f.batch.begin = start
+		}
+		f.note(line, offset, int64(len(line)) > f.reader.maxRecord)
 	}
 	return true
 }
@@ -111,7 +108,7 @@ func (f *filler) take(end, next int) bool {
 // gets its own batch: if this batch already has records, the line begins the next one. It
 // reports whether this batch may continue.
 func (f *filler) takeLong() (bool, error) {
-	if len(f.spans) > 0 {
+	if len(f.batch.Records) > 0 {
 		return false, nil
 	}
 	r := f.reader
@@ -133,7 +130,7 @@ func (f *filler) takeLong() (bool, error) {
 		return true, nil
 	}
 	f.batch.mapped = append(f.batch.mapped, m)
-	f.note(span{mapped: line}, offset, true)
+	f.note(line, offset, true)
 	return false, nil
 }
 
@@ -167,25 +164,21 @@ func (f *filler) advance(bytes int64, blank bool) {
 	}
 }
 
-func (f *filler) note(s span, offset int64, tooLong bool) {
+func (f *filler) note(line []byte, offset int64, tooLong bool) {
 	rest := f.reader.rest
-	f.spans = append(f.spans, s)
 	f.batch.Records = append(f.batch.Records, Record{
-		Index: rest.First - 1, Line: rest.Line - 1, Offset: offset, TooLong: tooLong,
+		Data: line, Index: rest.First - 1, Line: rest.Line - 1, Offset: offset, TooLong: tooLong,
 	})
 }
 
 // finish sets the bytes of the records.
 func (f *filler) finish() {
-	f.batch.buffer, f.batch.begin = f.buffer, 0
-	if len(f.spans) > 0 {
-		f.batch.begin = f.spans[0].start
-	}
-	for i, s := range f.spans {
-		if s.mapped != nil {
-			f.batch.Records[i].Data = s.mapped
-		} else {
-			f.batch.Records[i].Data = f.buffer[s.start:s.end:s.end]
+	f.batch.buffer = f.buffer
+	for i := range f.batch.Records {
+		if r := &f.batch.Records[i]; len(f.batch.mapped) == 0 {
+			start := f.batch.place(i)
+			end := start + len(r.Data)
+			r.Data = f.buffer[start:end:end]
 		}
 	}
 }

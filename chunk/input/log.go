@@ -140,10 +140,10 @@ func (l *Log) take(one loggedChunk) bool {
 		l.forget(*one.Forget)
 		return true
 	case one.End != nil:
-		l.logged(one.End.Section).end = one.End
+		l.section(one.End.Section).end = one.End
 		return true
 	}
-	s := l.logged(one.Section)
+	s := l.section(one.Section)
 	if one.Index < 0 || one.Index > len(s.chunks) || one.Records <= 0 || one.Bytes <= 0 {
 		return false
 	}
@@ -152,14 +152,6 @@ func (l *Log) take(one loggedChunk) bool {
 		l.stopped = nil
 	}
 	return true
-}
-
-// logged returns what the log says about a section, to be changed.
-func (l *Log) logged(number int) *loggedSection {
-	if l.before[number] == nil {
-		l.before[number] = &loggedSection{}
-	}
-	return l.before[number]
 }
 
 // forget drops the chunks from a record on.
@@ -178,12 +170,15 @@ func (l *Log) Forget(first int64) error {
 	return l.write(loggedChunk{Forget: &first})
 }
 
-// section returns what earlier runs have logged about a section.
-func (l *Log) section(number int) loggedSection {
-	if l == nil || l.before[number] == nil {
-		return loggedSection{}
+// section returns what the log says about a section, to be changed.
+func (l *Log) section(number int) *loggedSection {
+	if l == nil {
+		return &loggedSection{}
 	}
-	return *l.before[number]
+	if l.before[number] == nil {
+		l.before[number] = &loggedSection{}
+	}
+	return l.before[number]
 }
 
 // Covers reports whether the log describes all of the first records.

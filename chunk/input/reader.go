@@ -15,7 +15,6 @@ type Reader struct {
 	maxRecord int64
 	guess     int // estimated bytes of the next batch
 	alloc     Allocator
-	spans     []span
 }
 
 // firstRead is the size of a chunk's first read. Later sizes are estimated from the
@@ -48,10 +47,8 @@ func (r *Reader) Close() error { return r.file.Close() }
 // maxBytes in total, but at least one. At the end of the chunk it returns io.EOF. After an
 // error b is released. A file that no longer matches the chunk is an error.
 func (r *Reader) Read(b *Batch, maxRecords, maxBytes int) error {
-	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes, spans: r.spans[:0]}
-	err := f.fill()
-	r.spans = f.spans
-	if err != nil {
+	f := filler{reader: r, batch: b, maxRecords: maxRecords, maxBytes: maxBytes}
+	if err := f.fill(); err != nil {
 		b.Release()
 		return fault.InputUnreadable.New("read input %s: %w", r.rest.File, err)
 	}

@@ -63,7 +63,7 @@ type sectionReader struct {
 func (s *Source) reader(number int) *sectionReader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &sectionReader{Section: s.sections[number], source: s, options: &s.options, number: number, before: s.options.Log.section(number)}
+	r := &sectionReader{Section: s.sections[number], source: s, options: &s.options, number: number, before: *s.options.Log.section(number)}
 	if s.options.Limits != (Limits{}) {
 		seen, used := s.seen, s.used
 		if s.counted != nil {

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -29,14 +28,11 @@ var (
 // CustomID returns the custom_id of a request as JSON, or nil if it has none that is a
 // string.
 func CustomID(request []byte) []byte {
-	var info jsonline.Info
-	if requestMembers.Scan(request, &info) != nil || !info.Object || !info.Spans[0].Present() {
+	value := member(requestMembers, request)
+	if value == nil || value[0] != '"' {
 		return nil
 	}
-	if value := request[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]; value[0] == '"' {
-		return value
-	}
-	return nil
+	return value
 }
 
 // AppendBatchResult appends the result of the request with this number. lines is what the
@@ -47,12 +43,11 @@ func AppendBatchResult(dst []byte, number int64, request, lines []byte) ([]byte,
 	if id == nil {
 		return dst, errors.New("the record has no custom_id: it is not a line of a batch file")
 	}
-	line := bytes.TrimSuffix(lines, newline)
-	var info, inner jsonline.Info
-	if resultMembers.Scan(line, &info) != nil || !info.Object || !info.Spans[0].Present() {
+	response := member(resultMembers, bytes.TrimSuffix(lines, newline))
+	if response == nil {
 		return dst, errors.New("the kernel did not return one object with the member response, which a line of a batch file needs")
 	}
-	response := line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
+	var inner jsonline.Info
 	dst = append(appendBatchStart(dst, number, id), `,"response":`...)
 	switch complete := responseMembers.Scan(response, &inner) == nil && inner.Object && inner.Spans[0].Present() && inner.Spans[1].Present(); {
 	case complete && inner.Spans[2].Present():
@@ -86,49 +81,21 @@ func WriteBatchError(w io.Writer, number int64, request []byte, mark Mark) error
 // ErrNotBatchResult means that AppendBatchResult did not write a line.
 var ErrNotBatchResult = errors.New("not the result of a batch file's request")
 
-// Renumber copies a result of size bytes and gives it another number. It does not allocate
-// memory in proportion to the result.
-func Renumber(w io.Writer, r *bufio.Reader, size, number int64) error {
-	start, err := r.Peek(int(min(size, int64(len(batchID)+20)))) // 20: more digits than a number has
-	if err != nil {
-		return err
+// Renumber returns a result with another number. A request_id that the server has given stays.
+func Renumber(line []byte, number int64) ([]byte, error) {
+	rest, isResult := bytes.CutPrefix(line, []byte(batchID))
+	old, rest, found := bytes.Cut(rest, []byte(`"`))
+	if !isResult || !found || len(old) > maxDigits {
+		return nil, ErrNotBatchResult
 	}
-	old, _, found := bytes.Cut(start[min(len(start), len(batchID)):], []byte(`"`))
-	if !found || !bytes.HasPrefix(start, []byte(batchID)) {
-		return ErrNotBatchResult
+	for _, before := range []string{`,"response":{"request_id":"req_`, `,"response":{"status_code":200,"request_id":"req_`} {
+		if made := fmt.Appendf(nil, `%s%s"`, before, old); bytes.Contains(rest, made) {
+			rest = bytes.Replace(rest, made, fmt.Appendf(nil, `%s%012d"`, before, number), 1)
+			break
+		}
 	}
-	old = bytes.Clone(old) // the reader moves on
-	skip := len(batchID) + len(old)
-	if _, err := r.Discard(skip); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(w, "%s%012d", batchID, number); err != nil {
-		return err
-	}
-	rest := size - int64(skip)
-	n, err := renumberRequest(w, r, rest, old, number)
-	if err != nil {
-		return err
-	}
-	_, err = io.CopyN(w, r, rest-n)
-	return err
+	return append(fmt.Appendf(nil, `%s%012d"`, batchID, number), rest...), nil
 }
 
-// renumberRequest copies the beginning of a result up to a request_id that AppendBatchResult
-// has made, and gives that another number. It returns how much it has read: nothing if the
-// server has given the id.
-func renumberRequest(w io.Writer, r *bufio.Reader, rest int64, old []byte, number int64) (read int64, err error) {
-	start, _ := r.Peek(int(min(rest, int64(r.Size()))))
-	for _, before := range []string{`,"response":{"request_id":"req_`, `,"response":{"status_code":200,"request_id":"req_`} {
-		at := bytes.Index(start, append([]byte(before), append(old, '"')...))
-		if at < 0 {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%s%s%012d", start[:at], before, number); err != nil {
-			return 0, err
-		}
-		n, err := r.Discard(at + len(before) + len(old))
-		return int64(n), err
-	}
-	return 0, nil
-}
+// maxDigits is more than a number has.
+const maxDigits = 20

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"strings"
@@ -39,18 +38,13 @@ func TestBatchResult(t *testing.T) {
 			if err != nil || string(got) != "before"+c.want+"\n" {
 				t.Errorf("%s, %v", got, err)
 			}
-			var renumbered bytes.Buffer
-			line := append([]byte(c.want), "\nnext"...)
-			in := bufio.NewReader(bytes.NewReader(line))
-			if err := Renumber(&renumbered, in, int64(len(c.want)+1), 1234567890123456); err != nil {
+			renumbered, err := Renumber([]byte(c.want+"\n"), 1234567890123456)
+			if err != nil {
 				t.Fatal(err)
 			}
 			numbers := strings.NewReplacer("batch_req_000000000007", "batch_req_1234567890123456", `"request_id":"req_000000000007"`, `"request_id":"req_1234567890123456"`)
-			if want := numbers.Replace(c.want) + "\n"; renumbered.String() != want {
-				t.Errorf("%s, want %s", renumbered.String(), want)
-			}
-			if rest, _ := in.ReadString(0); rest != "next" {
-				t.Errorf("%q remains", rest)
+			if want := numbers.Replace(c.want) + "\n"; string(renumbered) != want {
+				t.Errorf("%s, want %s", renumbered, want)
 			}
 		})
 	}
@@ -81,7 +75,7 @@ func TestBatchError(t *testing.T) {
 
 func TestRenumberRefuses(t *testing.T) {
 	for _, line := range []string{"", "{}\n", `{"id":"batch_req_`, `{"id":"batch_req_00000000000000000000000"}` + "\n", `{"id":"other_000000000001"}` + "\n"} {
-		if err := Renumber(&bytes.Buffer{}, bufio.NewReader(strings.NewReader(line)), int64(len(line)), 1); err == nil {
+		if _, err := Renumber([]byte(line), 1); err == nil {
 			t.Errorf("%q is renumbered", line)
 		}
 	}

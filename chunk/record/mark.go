@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/base64"
 	"io"
 	"strconv"
@@ -60,23 +61,22 @@ func WriteRow(w io.Writer, line []byte, mark Mark) error {
 	return writeAll(w, []byte(`{"_error":`), mark.appendJSON(nil), []byte("}\n"))
 }
 
-// MarkOf returns the mark of a record, or nil if it has none.
-func MarkOf(line []byte) []byte {
+// member returns the value of a member, nil if the line is not an object that has it.
+func member(wanted *jsonline.Wanted, line []byte) []byte {
 	var info jsonline.Info
-	if err := errorMember.Scan(line, &info); err != nil || !info.Object || !info.Spans[0].Present() {
+	if wanted.Scan(line, &info) != nil || !info.Object || !info.Spans[0].Present() {
 		return nil
 	}
 	return line[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
 }
 
-// MessageOf returns the message in a mark, "" if it has none.
+// MarkOf returns the mark of a record, or nil if it has none.
+func MarkOf(line []byte) []byte { return member(errorMember, line) }
+
+// MessageOf returns the message of a mark, "" if it has none.
 func MessageOf(mark []byte) string {
-	var info jsonline.Info
-	if messageMember.Scan(mark, &info) != nil || !info.Object || !info.Spans[0].Present() {
-		return ""
-	}
-	value := mark[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]
-	if value[0] != '"' {
+	value := member(messageMember, mark)
+	if value == nil || value[0] != '"' {
 		return ""
 	}
 	return string(jsonline.AppendUnquoted(nil, value))
@@ -106,11 +106,7 @@ func AppendRejection(dst []byte, reason string) []byte {
 // Rejected returns the failure of a record with this mark if the reader of a table rejected
 // its row, or nil.
 func Rejected(mark []byte) *fault.Error {
-	var info jsonline.Info
-	if kindMember.Scan(mark, &info) != nil || !info.Object || !info.Spans[0].Present() {
-		return nil
-	}
-	if string(mark[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]) != `"`+rejectedKind+`"` {
+	if string(member(kindMember, mark)) != `"`+rejectedKind+`"` {
 		return nil
 	}
 	return fault.BadRow.New("%s", MessageOf(mark))
@@ -121,27 +117,20 @@ var kindMember = jsonline.Want("kind")
 
 var newline = []byte("\n")
 
-func writeRaw(w io.Writer, line, mark []byte) error {
+func writeRaw(w io.Writer, line, mark []byte) (err error) {
 	if utf8.Valid(line) {
-		if err := writeAll(w, []byte(`{"_raw":`)); err != nil {
-			return err
+		if err = writeAll(w, []byte(`{"_raw":`)); err == nil {
+			err = jsonline.WriteString(w, line)
 		}
-		if err := jsonline.WriteString(w, line); err != nil {
-			return err
-		}
-		return writeAll(w, []byte(`,"_error":`), mark, []byte("}\n"))
+	} else if err = writeAll(w, []byte(`{"_raw_b64":"`)); err == nil {
+		encoder := base64.NewEncoder(base64.StdEncoding, w)
+		_, err = encoder.Write(line)
+		err = cmp.Or(err, encoder.Close(), writeAll(w, []byte(`"`)))
 	}
-	if err := writeAll(w, []byte(`{"_raw_b64":"`)); err != nil {
+	if err != nil {
 		return err
 	}
-	encoder := base64.NewEncoder(base64.StdEncoding, w)
-	if _, err := encoder.Write(line); err != nil {
-		return err
-	}
-	if err := encoder.Close(); err != nil {
-		return err
-	}
-	return writeAll(w, []byte(`","_error":`), mark, []byte("}\n"))
+	return writeAll(w, []byte(`,"_error":`), mark, []byte("}\n"))
 }
 
 func (m Mark) appendJSON(dst []byte) []byte {
@@ -149,13 +138,10 @@ func (m Mark) appendJSON(dst []byte) []byte {
 	dst = jsonline.AppendString(dst, m.Kind.String())
 	dst = append(dst, `,"message":`...)
 	dst = jsonline.AppendString(dst, m.Message)
-	if m.Step != "" {
-		dst = append(dst, `,"step":`...)
-		dst = jsonline.AppendString(dst, m.Step)
-	}
-	if m.File != "" {
-		dst = append(dst, `,"file":`...)
-		dst = jsonline.AppendString(dst, m.File)
+	for _, optional := range [][2]string{{`,"step":`, m.Step}, {`,"file":`, m.File}} {
+		if optional[1] != "" {
+			dst = jsonline.AppendString(append(dst, optional[0]...), optional[1])
+		}
 	}
 	dst = append(dst, ',')
 	return append(appendLine(dst, m.Line, m.Row), '}')

@@ -204,14 +204,19 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 			return format.Lines{}, err
 		}
 	}
-	lines, err := kind.format.Stream(ctx, content, options)
+	lines, err := kind.stream(ctx, content, options)
+	return withMembers(lines, added), err
+}
+
+// stream decodes content, and closes it with the lines.
+func (k Kind) stream(ctx context.Context, content io.ReadCloser, options format.Options) (format.Lines, error) {
+	lines, err := k.format.Stream(ctx, content, options)
 	if err != nil {
 		content.Close()
-		return lines, err
+		return format.Lines{}, err
 	}
-	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
-	lines.Rows = kind.Rows
-	return withMembers(lines, added), nil
+	lines.ReadCloser, lines.Rows = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}, k.Rows
+	return lines, nil
 }
 
 // OpenStream decodes a stream. Its kind is known when its first bytes have arrived, so
@@ -269,13 +274,8 @@ func openStream(ctx context.Context, r io.Reader, name, want string, options for
 	if err != nil {
 		return format.Lines{}, err
 	}
-	lines, err := f.Stream(ctx, content, options)
-	if err != nil {
-		return format.Lines{}, columnFault(name, err)
-	}
-	lines.ReadCloser = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}
-	lines.Rows = Kind{format: f}.Rows
-	return lines, nil
+	lines, err := Kind{format: f}.stream(ctx, content, options)
+	return lines, columnFault(name, err)
 }
 
 // columnFault returns a usage fault for columns that a table does not have; it is not damaged.

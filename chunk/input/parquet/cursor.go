@@ -167,7 +167,7 @@ func (c *cursor) reserve(h pageHeader) error {
 	if h.kind == parquet.DictionaryPage {
 		c.dictionaryBytes = h.unpacked + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
 		need, decoded = need+c.dictionaryBytes, 0
-	} else if c.chunk.Codec != parquet.CodecNone {
+	} else {
 		need += max(int64(cap(c.unpacked)), h.unpacked)
 	}
 	return c.reserveMore(need + decoded - c.reserved)
@@ -185,9 +185,6 @@ func (c *cursor) decodeDictionary(h pageHeader) error {
 	data, err := decompress(c.chunk.Codec, nil, c.packed, int(h.unpacked))
 	if err != nil {
 		return err
-	}
-	if c.chunk.Codec == parquet.CodecNone {
-		data = slices.Clone(data) // its memory will be used again
 	}
 	c.dictionary, err = c.leaf.decode(parquet.EncodingPlain, int(h.values), data, nil, c.reserveMore)
 	return err
@@ -231,7 +228,7 @@ func (c *cursor) decodePageV2(h pageHeader) (err error) {
 
 func (c *cursor) decompress(packed []byte, size int64) ([]byte, error) {
 	data, err := decompress(c.chunk.Codec, c.unpacked, packed, int(size))
-	if err == nil && c.chunk.Codec != parquet.CodecNone {
+	if err == nil {
 		c.unpacked = data
 	}
 	return data, err

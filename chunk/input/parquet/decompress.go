@@ -19,6 +19,7 @@ import (
 // codecs decompress a page into dst, which has the size that the page must have. They never allocate
 // more.
 var codecs = map[int32]func(dst, packed []byte) ([]byte, error){
+	parquet.CodecNone:   func(dst, packed []byte) ([]byte, error) { return append(dst[:0], packed...), nil },
 	parquet.CodecSnappy: decompressSnappy,
 	parquet.CodecZstd: func(dst, packed []byte) ([]byte, error) {
 		return zstdDecoder().DecodeAll(packed, dst[:0:len(dst)])
@@ -40,7 +41,7 @@ var codecs = map[int32]func(dst, packed []byte) ([]byte, error){
 // checkCodec refuses a column whose codec is not supported.
 func checkCodec(codec int32) error {
 	switch {
-	case codec == parquet.CodecNone || codecs[codec] != nil:
+	case codecs[codec] != nil:
 		return nil
 	case codec == parquet.CodecLZO:
 		return errors.New("it is compressed with LZO, which is not supported; write the file again with zstd")
@@ -53,10 +54,8 @@ var errPacked = errors.New("the compressed data does not match its header")
 
 // decompress returns the data of a page, which must have exactly the given size. It uses
 // dst, if that is large enough.
-func decompress(codec int32, dst, packed []byte, size int) (data []byte, err error) {
-	if data = packed; codec != parquet.CodecNone {
-		data, err = codecs[codec](slices.Grow(dst[:0], size)[:size], packed)
-	}
+func decompress(codec int32, dst, packed []byte, size int) ([]byte, error) {
+	data, err := codecs[codec](slices.Grow(dst[:0], size)[:size], packed)
 	if err == nil && len(data) != size {
 		err = errPacked
 	}
