@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/gpurun/gpurun/internal/crash"
@@ -185,10 +186,8 @@ func copyParts(from, to string, m Manifest) error {
 func RemoveParts(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
-		plain, _ := filepath.Match("part-*.jsonl", entry.Name())
-		encoded, _ := filepath.Match("part-*.jsonl.*", entry.Name())
-		table, _ := filepath.Match("part-*.parquet", entry.Name())
-		if plain || encoded || table {
+		name, isPart := strings.CutPrefix(entry.Name(), "part-")
+		if isPart && (strings.Contains(name, ".jsonl") || strings.HasSuffix(name, ".parquet")) {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -150,12 +151,9 @@ func LinkFile(from, to string) error {
 }
 
 func cannotLink(err error) bool {
-	for _, cannot := range []error{syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.ENOSYS} {
-		if errors.Is(err, cannot) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{syscall.EXDEV, syscall.EPERM, syscall.EMLINK, syscall.ENOTSUP, syscall.ENOSYS}, func(cannot error) bool {
+		return errors.Is(err, cannot)
+	})
 }
 
 // copyFile makes a durable copy.

@@ -47,9 +47,8 @@ type Output struct {
 // it.
 type landed struct {
 	durable Durable
-	read    chunk.FileSum     // of the results since the last mark, as they were encoded
-	units   []Unit            // since the last mark
-	columns chunk.PartColumns // like read
+	read    partSums // of the results since the last mark, as they were encoded
+	units   []Unit   // since the last mark
 }
 
 // Options say where the output goes.
@@ -255,7 +254,7 @@ func (o *Output) append(s chunk.Segment) error {
 		t := &o.beside[i]
 		copyPart := t.copyPart
 		if i == chunk.Failures {
-			copyPart = func(part *os.File, _ int64) (int64, error) { return record.MoveFailures(t.writer, part, base) }
+			copyPart = func(part *os.File) (int64, error) { return record.MoveFailures(t.writer, part, base) }
 		}
 		if err := t.appendFile(path+suffixes[i], s.Files[i].Bytes, copyPart); err != nil {
 			return err
@@ -307,8 +306,7 @@ func (o *Output) perform(s step) error {
 	switch {
 	case s.unit != nil:
 		unit, err := o.results.add(s.unit)
-		l.read = l.read.Join(s.unit.read)
-		l.columns.Index, l.columns.Values = l.columns.Index.Join(s.unit.readColumns.Index), l.columns.Values.Join(s.unit.readColumns.Values)
+		l.read = l.read.join(s.unit.read)
 		l.units = append(l.units, unit)
 		return err
 	case s.tail:
@@ -327,11 +325,8 @@ func (o *Output) perform(s step) error {
 // landMark records that everything up to a mark is appended.
 func (o *Output) landMark(m mark) error {
 	l := &o.landed
-	if l.read != m.results {
-		return errPartChanged(m.results, l.read)
-	}
-	if l.columns != m.columns {
-		return errPartChanged(m.columns.Values, l.columns.Values)
+	if err := l.read.check(m.sums); err != nil {
+		return err
 	}
 	m.Sizes[chunk.Results] = o.results.target.size
 	if !o.units.segments { // no durable point may cover units that the journal lacks

@@ -272,7 +272,7 @@ func (r *results) addRows(u *pendingUnit, from rowRange, sums []chunk.FileSum) e
 		if _, err := io.ReadFull(in, values); err != nil {
 			return partFault(err)
 		}
-		_, _ = u.readColumns.Values.Write(values)
+		_, _ = u.read.values.Write(values)
 	}
 	for i, a := range r.options.Arrays {
 		t := &r.arrays[i]
@@ -281,7 +281,7 @@ func (r *results) addRows(u *pendingUnit, from rowRange, sums []chunk.FileSum) e
 			if err != nil {
 				return err
 			}
-			u.readColumns.Values, sums[i] = u.readColumns.Values.Join(sum), sums[i].Join(sum)
+			u.read.values, sums[i] = u.read.values.Join(sum), sums[i].Join(sum)
 			continue
 		}
 		column := from.column(a, layout, values)

@@ -74,7 +74,7 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 		next.index = piece{part + suffixes[indexFile], from.entry, at.entry - from.entry}
 		next.values = piece{part + suffixes[valuesFile], from.value, at.value - from.value}
 		u.open.rows = append(u.open.rows, next)
-		_, _ = u.open.readColumns.Index.Write(index[from.entry:at.entry])
+		_, _ = u.open.read.index.Write(index[from.entry:at.entry])
 		from, next = at, rowRange{}
 	}
 	for rest := index; len(rest) > 0; {
@@ -127,15 +127,15 @@ func (r *rowUnits) stop() {
 func (u *pendingUnit) encodeTable(w io.Writer, in io.Reader) error {
 	schema := u.format.layout.Get().Table
 	group, rows := parquet.NewGroup(*schema), schema.Rows()
-	buffered := bufio.NewReaderSize(io.TeeReader(in, &u.read), copyBytes)
+	buffered := bufio.NewReaderSize(io.TeeReader(in, &u.read.lines), copyBytes)
 	var data, failed []byte
-	u.readColumns = chunk.PartColumns{}
+	u.read.index = chunk.FileSum{}
 	for _, r := range u.rows {
 		index, err := r.index.read()
 		if err != nil {
 			return err
 		}
-		_, _ = u.readColumns.Index.Write(index)
+		_, _ = u.read.index.Write(index)
 		for len(index) > 0 {
 			var length int64
 			var isRow bool

@@ -124,7 +124,7 @@ func (t *target) cut(size int64) error {
 }
 
 // appendFile appends a part's file of the given size.
-func (t *target) appendFile(path string, size int64, copyPart func(part *os.File, size int64) (int64, error)) error {
+func (t *target) appendFile(path string, size int64, copyPart func(part *os.File) (int64, error)) error {
 	if t.writer == nil || size == 0 {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (t *target) appendFile(path string, size int64, copyPart func(part *os.File
 	if info, err := part.Stat(); err != nil || info.Size() != size {
 		return fault.PartDamaged.New("read part: %s does not have the %d bytes that were written", path, size)
 	}
-	n, err := copyPart(part, size)
+	n, err := copyPart(part)
 	t.size += n
 	if err != nil {
 		return fault.WriteFailed.New("write output %s: %w", t.path, err)
@@ -154,13 +154,8 @@ func (t *target) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// copyPart copies a part as it is.
-func (t *target) copyPart(part *os.File, size int64) (int64, error) {
-	if t.temporary == "" { // a pipe, or the caller's writer
-		return io.Copy(t.writer, part)
-	}
-	return copyFrom(t.file, part, size)
-}
+// copyPart copies a part as it is: between files, the kernel does.
+func (t *target) copyPart(part *os.File) (int64, error) { return io.Copy(t.writer, part) }
 
 // sync makes a file durable. As in the journal, it never tries again after a failure.
 func (t *target) sync() error {

@@ -63,11 +63,25 @@ type pendingUnit struct {
 	done chan struct{}
 	data *bytes.Buffer // the encoded unit; nil if it is too long to be held
 	sum  chunk.FileSum // of data
-	read chunk.FileSum // of the lines
+	read partSums      // of what was read
 	err  error
-	// Of an output with columns:
-	meta        []byte            // describes a row group
-	readColumns chunk.PartColumns // as it was read
+	meta []byte // describes a row group
+}
+
+// partSums are the checksums of parts' results.
+type partSums struct{ lines, index, values chunk.FileSum }
+
+// sumsOf returns those that the writer of a part has computed.
+func sumsOf(s chunk.Segment) (sums partSums) {
+	sums.lines = s.Files[chunk.Results]
+	if s.Columns != nil {
+		sums.index, sums.values = s.Columns.Index, s.Columns.Values
+	}
+	return sums
+}
+
+func (s partSums) join(next partSums) partSums {
+	return partSums{s.lines.Join(next.lines), s.index.Join(next.index), s.values.Join(next.values)}
 }
 
 // add appends a range of a part.
@@ -81,15 +95,15 @@ func (u *pendingUnit) add(p piece) {
 func (u *pendingUnit) encode(w io.Writer) (err error) {
 	in := &piecesReader{pieces: u.pieces}
 	defer in.close()
-	u.sum, u.read = chunk.FileSum{}, chunk.FileSum{}
+	u.sum, u.read.lines = chunk.FileSum{}, chunk.FileSum{}
 	switch {
 	case u.format != nil && u.format.table:
 		err = u.encodeTable(io.MultiWriter(w, &u.sum), in)
 	case u.codec == nil:
 		u.sum, err = copySummed(w, in, u.lines)
-		u.read = u.sum
+		u.read.lines = u.sum
 	default:
-		err = u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read), u.lines)
+		err = u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read.lines), u.lines)
 	}
 	if err != nil && fault.As(err) == nil {
 		err = fault.WriteFailed.New("encode output: %w", err)
@@ -213,9 +227,14 @@ func lineEnd(path string, at, size int64) (int64, error) {
 	return size, nil
 }
 
-// errPartChanged is the fault of a part that is not what its writer wrote. A resume finds
+// check returns the fault of a part that is not what its writer wrote. A resume finds
 // out which, and computes its records again.
-func errPartChanged(want, got chunk.FileSum) error {
-	return fault.PartDamaged.New("encode output: a part was damaged before it was encoded: its %d bytes have checksum %08x instead of %08x",
-		want.Bytes, got.CRC, want.CRC).WithDetail(fmt.Sprintf("read %d bytes", got.Bytes))
+func (s partSums) check(want partSums) error {
+	for _, pair := range [][2]chunk.FileSum{{s.lines, want.lines}, {s.index, want.index}, {s.values, want.values}} {
+		if got, want := pair[0], pair[1]; got != want {
+			return fault.PartDamaged.New("encode output: a part was damaged before it was encoded: its %d bytes have checksum %08x instead of %08x",
+				want.Bytes, got.CRC, want.CRC).WithDetail(fmt.Sprintf("read %d bytes", got.Bytes))
+		}
+	}
+	return nil
 }

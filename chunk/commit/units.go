@@ -48,8 +48,7 @@ type mark struct {
 	first    int64           // of the segments since the previous mark,
 	segments []chunk.Segment // which are these
 	synced   int             // how many of their parts are on disk
-	results  chunk.FileSum   // their results, as their writers computed it
-	columns  chunk.PartColumns
+	sums     partSums        // as their writers computed them
 }
 
 // encodeMemory is what encoded units may take together. A slot has one that is being encoded, twice,
@@ -84,9 +83,6 @@ func (u *units) newUnit() *pendingUnit {
 // table reports whether the output is a table.
 func (u *units) table() bool { return u.rows != nil && u.rows.table }
 
-// most is how many units may wait to be appended.
-func (u *units) most() int { return 2 * cap(u.slots) }
-
 // take collects the results of a segment, which are in a part, and ends units as they become
 // long enough. It calls ended after each.
 func (u *units) take(part string, s chunk.Segment, ended func() error) (err error) {
@@ -99,18 +95,14 @@ func (u *units) take(part string, s chunk.Segment, ended func() error) (err erro
 		return err
 	}
 	u.since.segments = append(u.since.segments, s)
-	u.since.results = u.since.results.Join(s.Files[chunk.Results])
-	if s.Columns != nil {
-		u.since.columns.Index = u.since.columns.Index.Join(s.Columns.Index)
-		u.since.columns.Values = u.since.columns.Values.Join(s.Columns.Values)
-	}
+	u.since.sums = u.since.sums.join(sumsOf(s))
 	return nil
 }
 
 func (u *units) takeLines(path string, file chunk.FileSum, ended func() error) error {
 	if u.segments && file.Bytes > 0 {
 		u.open.add(piece{path, 0, file.Bytes})
-		u.open.sum, u.open.read = file, file
+		u.open.sum, u.open.read.lines = file, file
 		u.end()
 		return ended()
 	}
@@ -234,11 +226,11 @@ func (u *units) next(wait bool) (step, bool) {
 		return step{}, false
 	}
 	s := u.queue[0]
-	if s.unit != nil && u.rows != nil && u.rows.layout.Get() == nil {
-		return step{}, false // none of its rows has values, and nothing tells how long they are
-	}
 	if s.unit != nil {
-		if !wait && u.encoding <= u.most() {
+		if u.rows != nil && u.rows.layout.Get() == nil {
+			return step{}, false // none of its rows has values, and nothing tells how long they are
+		}
+		if !wait && u.encoding <= 2*cap(u.slots) { // more need not wait to be appended
 			select {
 			case <-s.unit.done:
 			default:

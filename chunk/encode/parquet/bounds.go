@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/parquet"
@@ -12,10 +11,10 @@ import (
 
 // bounds are the smallest and largest of some values, as encoded bytes, nil if there is none.
 type bounds struct {
-	of       parquet.Type
-	less     func(a, b []byte) bool
-	min, max []byte
-	unknown  bool // there is a NaN, or a text that is too long
+	isNumber, float  bool
+	decimal, natural bool
+	min, max         []byte
+	unknown          bool // there is a NaN, or a text that is too long
 }
 
 // maxBound limits the length of a text in the bounds, which every reader of the file loads.
@@ -24,30 +23,53 @@ const maxBound = 64
 // newBounds returns the bounds of no value. Those of lists and of JSON, which no reader compares,
 // are unknown.
 func newBounds(c parquet.Column) bounds {
-	b := bounds{of: c.Type, unknown: c.Depth() > 0 || c.Type == parquet.JSON, less: func(a, b []byte) bool { return bytes.Compare(a, b) < 0 }}
-	u32, u64 := binary.LittleEndian.Uint32, binary.LittleEndian.Uint64
-	switch physical, _ := c.Leaf(); {
-	case c.Type == parquet.Float64:
-		b.less = func(a, b []byte) bool { return math.Float64frombits(u64(a)) < math.Float64frombits(u64(b)) }
-	case c.Type == parquet.Float32:
-		b.less = func(a, b []byte) bool { return math.Float32frombits(u32(a)) < math.Float32frombits(u32(b)) }
-	case c.Type == parquet.Uint64:
-		b.less = func(a, b []byte) bool { return u64(a) < u64(b) }
-	case slices.Contains([]parquet.Type{parquet.Uint8, parquet.Uint16, parquet.Uint32}, c.Type):
-		b.less = func(a, b []byte) bool { return u32(a) < u32(b) }
-	case physical == parquet.PhysicalInt64:
-		b.less = func(a, b []byte) bool { return int64(u64(a)) < int64(u64(b)) }
-	case physical == parquet.PhysicalInt32:
-		b.less = func(a, b []byte) bool { return int32(u32(a)) < int32(u32(b)) }
-	case strings.HasPrefix(string(c.Type), "decimal("):
-		b.less = func(a, b []byte) bool {
-			if (a[0]^b[0])&0x80 != 0 { // the signs differ
-				return a[0]&0x80 != 0
-			}
-			return bytes.Compare(a, b) < 0
-		}
+	physical, _ := c.Leaf()
+	float := physical == parquet.PhysicalFloat || physical == parquet.PhysicalDouble
+	return bounds{
+		unknown:  c.Depth() > 0 || c.Type == parquet.JSON,
+		isNumber: float || physical == parquet.PhysicalInt32 || physical == parquet.PhysicalInt64, float: float,
+		decimal: strings.HasPrefix(string(c.Type), "decimal("), natural: strings.HasPrefix(string(c.Type), "uint"),
 	}
-	return b
+}
+
+// less reports whether a value comes before another.
+func (b *bounds) less(v, w []byte) bool {
+	switch {
+	case b.isNumber:
+		return b.order(v) < b.order(w)
+	case b.decimal && (v[0]^w[0])&0x80 != 0: // the signs differ
+		return v[0]&0x80 != 0
+	}
+	return bytes.Compare(v, w) < 0
+}
+
+// order returns a number that compares as a number of the column does.
+func (b *bounds) order(v []byte) uint64 {
+	const sign = 1 << 63
+	n, isLong := uint64(0), len(v) == 8
+	if isLong {
+		n = binary.LittleEndian.Uint64(v)
+	} else {
+		n = uint64(binary.LittleEndian.Uint32(v))
+	}
+	switch {
+	case b.float:
+		if n = math.Float64bits(floatOf(v)); n&sign != 0 {
+			return ^n
+		}
+	case b.natural:
+		return n
+	case !isLong:
+		n = uint64(int64(int32(n)))
+	}
+	return n ^ sign
+}
+
+func floatOf(v []byte) float64 {
+	if len(v) == 8 {
+		return math.Float64frombits(binary.LittleEndian.Uint64(v))
+	}
+	return float64(math.Float32frombits(binary.LittleEndian.Uint32(v)))
 }
 
 // add extends the bounds by a value.
@@ -55,7 +77,7 @@ func (b *bounds) add(value []byte) {
 	switch {
 	case b.unknown:
 		return
-	case len(value) > maxBound || (b.of == parquet.Float32 || b.of == parquet.Float64) && isNaN(value):
+	case len(value) > maxBound || b.float && math.IsNaN(floatOf(value)):
 		b.min, b.max, b.unknown = nil, nil, true
 		return
 	}
@@ -65,13 +87,6 @@ func (b *bounds) add(value []byte) {
 	if b.max == nil || b.less(b.max, value) {
 		b.max = append([]byte{}, value...)
 	}
-}
-
-func isNaN(value []byte) bool {
-	if len(value) == 4 {
-		return math.IsNaN(float64(math.Float32frombits(binary.LittleEndian.Uint32(value))))
-	}
-	return math.IsNaN(math.Float64frombits(binary.LittleEndian.Uint64(value)))
 }
 
 // join extends the bounds by those of a page.
@@ -87,7 +102,7 @@ func (b *bounds) join(page bounds) {
 // signZeros gives a smallest zero the sign minus and a largest one plus, as the format
 // demands: readers compare zeros by their bits.
 func (b *bounds) signZeros() {
-	if b.of != parquet.Float32 && b.of != parquet.Float64 || b.min == nil {
+	if !b.float || b.min == nil {
 		return
 	}
 	isZero := func(v []byte) bool {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
@@ -275,7 +274,6 @@ func walk(root string, match func(name string) bool) (found []string, err error)
 	if err != nil {
 		return nil, err
 	}
-	sort.Slice(entries, func(i, j int) bool { return entries[i].Name() < entries[j].Name() })
 	for _, entry := range entries {
 		name := entry.Name()
 		path := filepath.Join(root, name)
