@@ -39,36 +39,3 @@ type PartColumns struct {
 
 // End returns the number of the record after the last one.
 func (s Segment) End() int64 { return s.First + s.Tally.Records }
-
-// Run is the sum of consecutive segments.
-type Run struct {
-	First, Records, Lines int64
-	Sum                   FileSum // of the results
-	Inner                 bool    // it ends inside a chunk of the source
-}
-
-// Run returns the segment as a run.
-func (s Segment) Run() Run {
-	return Run{First: s.First, Records: s.Tally.Records, Lines: s.Lines, Sum: s.Files[Results], Inner: s.Inner}
-}
-
-// join appends the next run to r.
-func (r Run) join(next Run) Run {
-	r.Records += next.Records
-	r.Lines += next.Lines
-	r.Sum = r.Sum.Join(next.Sum)
-	r.Inner = next.Inner
-	return r
-}
-
-// Runs merges segments into one run per chunk of the source.
-func Runs(segments []Segment) (all []Run) {
-	for _, s := range segments {
-		if last := len(all) - 1; last >= 0 && all[last].Inner {
-			all[last] = all[last].join(s.Run())
-			continue
-		}
-		all = append(all, s.Run())
-	}
-	return all
-}

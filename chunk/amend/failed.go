@@ -91,7 +91,7 @@ func retryInput(err error) error {
 // separate file.
 type keptLines struct {
 	paths  []string // of the results or the separate file
-	ends   []int64  // where the parts end in the results, if there are any
+	ends   []int64  // where the parts end in the results
 	number int      // of the current file
 	format encode.Format
 	apart  bool
@@ -99,17 +99,15 @@ type keptLines struct {
 }
 
 func (r Retried) openKept() (*keptLines, error) {
-	k := &keptLines{paths: []string{r.Output}, format: r.Format, apart: r.Errors != ""}
-	switch {
-	case k.apart:
-		k.paths[0], k.format = r.Errors, encode.Lines()
-	case r.Parts != nil:
-		k.paths = nil
-		var end int64
-		for _, part := range r.Parts {
-			end += part.Length()
-			k.paths, k.ends = append(k.paths, filepath.Join(r.Output, part.Name)), append(k.ends, end)
-		}
+	k := &keptLines{format: r.Format, apart: r.Errors != ""}
+	if k.apart {
+		k.paths, k.format = []string{r.Errors}, encode.Lines()
+		return k, k.open()
+	}
+	var end int64
+	for _, part := range r.parts() {
+		end += part.Length()
+		k.paths, k.ends = append(k.paths, filepath.Join(r.Output, part.Name)), append(k.ends, end)
 	}
 	return k, k.open()
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -49,6 +50,14 @@ type Retried struct {
 	Dir string
 }
 
+// parts returns the parts of the output; a file is one without a name.
+func (r Retried) parts() []commit.ManifestPart {
+	if r.Parts != nil {
+		return r.Parts
+	}
+	return []commit.ManifestPart{{Records: math.MaxInt64, CRC32C: r.CRC}}
+}
+
 // merger is a merge in progress.
 type merger struct {
 	Retried
@@ -59,7 +68,7 @@ type merger struct {
 	file     *os.File
 	again    *bufio.Reader
 	to       *commit.Rewriter
-	arrays   *oldArrays
+	arrays   oldArrays
 
 	files   []commit.ManifestPart
 	changed []bool // files in which a record is replaced
@@ -111,7 +120,7 @@ func (m *merger) open() (err error) {
 		return fault.JobFiles.New("open results: %w", err)
 	}
 	m.again = bufio.NewReaderSize(m.file, 1<<20)
-	if m.arrays, err = openArrays(m.Retried); err != nil {
+	if err = m.arrays.open(m.Retried); err != nil {
 		return err
 	}
 	options := commit.Options{Path: m.Output, Errors: m.Errors, Format: m.Format, Arrays: m.Arrays, WorkDir: m.Dir, KeepFailed: m.KeptApart}
@@ -121,10 +130,8 @@ func (m *merger) open() (err error) {
 	if m.Layout != nil {
 		options.Layout = columns.NewShared(nil, m.Layout)
 	}
-	m.files = m.Parts
-	if m.files == nil {
-		m.files = []commit.ManifestPart{{Records: maxRecords, CRC32C: m.CRC}}
-	} else {
+	m.files = m.parts()
+	if m.files[0].Name != "" {
 		options.PartBytes = 1
 	}
 	m.to, err = commit.NewRewriter(options, commit.PartOptions{Store: m.Store, ErrorsApart: options.Errors != "", Rows: m.Layout != nil})
@@ -149,14 +156,12 @@ func (m *merger) open() (err error) {
 // beginFile begins with the next file. A part of a folder that does not change is linked, unless
 // its lines are counted for the arrays.
 func (m *merger) beginFile() error {
-	err := m.to.Begin(m.files[m.number])
-	if err != nil || m.Parts != nil && len(m.Arrays) == 0 && !m.NoValues && !m.changed[m.number] {
+	part := m.files[m.number]
+	err := m.to.Begin(part)
+	if err != nil || part.Name != "" && len(m.Arrays) == 0 && !m.NoValues && !m.changed[m.number] {
 		return err
 	}
-	path := m.Output
-	if m.Parts != nil {
-		path = filepath.Join(m.Output, m.Parts[m.number].Name)
-	}
+	path := filepath.Join(m.Output, part.Name)
 	if m.Format.Table {
 		t, err := openTable(path, m.NoValues, m.start, m.to)
 		if t != nil {
@@ -166,7 +171,7 @@ func (m *merger) beginFile() error {
 	}
 	lines, err := openLines(path, m.Format)
 	if err == nil {
-		m.source = &lineSource{oldLines: lines, store: m.Store, start: m.start, arrays: m.arrays, to: m.to}
+		m.source = &lineSource{oldLines: lines, store: m.Store, start: m.start, arrays: &m.arrays, to: m.to}
 	}
 	return err
 }
@@ -313,9 +318,7 @@ func (m *merger) close() {
 	if m.source != nil {
 		m.source.close()
 	}
-	if m.arrays != nil {
-		m.arrays.close()
-	}
+	m.arrays.close()
 	if m.to != nil {
 		m.to.Close()
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -170,22 +169,22 @@ type oldArrays struct {
 	sums   []chunk.CRC
 }
 
-func openArrays(r Retried) (*oldArrays, error) {
-	a := &oldArrays{layout: r.Layout}
+func (a *oldArrays) open(r Retried) error {
+	a.layout = r.Layout
 	for i, array := range r.Arrays {
 		if array.Mask || r.NoValues {
 			continue
 		}
 		file, err := openOld(array.Path)
 		if err != nil {
-			return a, err
+			return err
 		}
 		a.files, a.sums = append(a.files, file), append(a.sums, chunk.CRC(r.ArraySums[i].CRC))
 		if _, err := file.in.Discard(npy.HeaderBytes); err != nil {
-			return a, file.changed("%w", err)
+			return file.changed("%w", err)
 		}
 	}
-	return a, nil
+	return nil
 }
 
 // next returns the values of the next rows.
@@ -424,6 +423,3 @@ func (t *tableSource) finish(want chunk.CRC) error {
 	}
 	return t.verify(want)
 }
-
-// maxRecords is how many records a file has that is not part of a folder.
-const maxRecords = math.MaxInt64

@@ -267,7 +267,7 @@ func (o *Output) append(s chunk.Segment) error {
 	o.head.Tally.Add(s.Tally)
 	o.raw += s.Files[chunk.Results].Bytes
 	o.lines += s.Lines
-	o.cutter.add(s.Run())
+	o.cutter.add(s)
 	if o.units.endSegment(s, o.cutter.full) {
 		o.units.reach(o.head)
 	}

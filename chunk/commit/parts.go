@@ -29,9 +29,9 @@ func (s State) cutParts(options Options) *partCutter {
 		c.bytes = math.MaxInt64
 	}
 	c.begin(options.First)
-	for _, r := range chunk.Runs(s.Output) {
-		c.next(r.First)
-		c.add(r)
+	for _, segment := range s.Output {
+		c.next(segment.First)
+		c.add(segment)
 	}
 	last, part := len(c.parts)-1, 0
 	for _, e := range s.Encoded {
@@ -65,13 +65,13 @@ func (c *partCutter) next(first int64) bool {
 	return true
 }
 
-// add appends a run to the last part. Where parts end is decided before their units are encoded.
-func (c *partCutter) add(r chunk.Run) {
+// add appends a segment to the last part. Where parts end is decided before their units are encoded.
+func (c *partCutter) add(s chunk.Segment) {
 	p := &c.parts[len(c.parts)-1]
-	p.Records += r.Records
-	p.Lines += r.Lines
-	p.Unencoded += r.Sum.Bytes
-	c.full = !r.Inner && p.Unencoded >= c.bytes
+	p.Records += s.Tally.Records
+	p.Lines += s.Lines
+	p.Unencoded += s.Files[chunk.Results].Bytes
+	c.full = !s.Inner && p.Unencoded >= c.bytes
 }
 
 // join appends a unit to a part.

@@ -59,21 +59,18 @@ func (o *Output) syncParts() {
 	if len(parts) == 0 {
 		return
 	}
-	p := &point{result: make(chan error, 1)}
-	o.point, o.durableAt, since.synced = p, time.Now(), len(since.segments)
-	go func() {
+	since.synced = len(since.segments)
+	o.beginPoint(nil, func() error {
 		for _, s := range parts {
 			if err := syncPart(o.partPath(s)); err != nil {
-				p.result <- err
-				return
+				return err
 			}
 		}
 		if err := files.SyncDir(filepath.Join(o.options.WorkDir, PartsDir)); err != nil {
-			p.result <- fault.JobFiles.New("sync parts: %w", err)
-			return
+			return fault.JobFiles.New("sync parts: %w", err)
 		}
-		p.result <- o.options.Journal.Sync()
-	}()
+		return o.options.Journal.Sync()
+	})
 }
 
 // syncPart syncs the files of a part.
@@ -99,24 +96,28 @@ type point struct {
 	result chan error
 }
 
+// beginPoint begins to make parts durable.
+func (o *Output) beginPoint(parts []chunk.Segment, perform func() error) {
+	p := &point{parts: parts, result: make(chan error, 1)}
+	o.point, o.durableAt = p, time.Now()
+	go func() { p.result <- perform() }()
+}
+
 // makePoint begins a durable point for everything appended so far.
 func (o *Output) makePoint() {
-	p := &point{parts: o.parts, result: make(chan error, 1)}
-	o.point, o.parts, o.bytes, o.durableAt = p, nil, 0, time.Now()
-	durable := o.durable()
-	go func() {
-		err := o.journal(Entry{Durable: durable})
-		if err == nil {
-			crash.Point("durable")
-			for _, s := range p.parts {
-				removeCommitted(o.partPath(s))
-			}
-			if o.options.Input != nil {
-				o.options.Input.Durable(durable.Next)
-			}
+	parts, durable := o.parts, o.durable()
+	o.parts, o.bytes = nil, 0
+	o.beginPoint(parts, func() error {
+		if err := o.journal(Entry{Durable: durable}); err != nil {
+			return err
 		}
-		p.result <- err
-	}()
+		crash.Point("durable")
+		for _, s := range parts {
+			removeCommitted(o.partPath(s))
+		}
+		o.options.Input.Durable(durable.Next)
+		return nil
+	})
 }
 
 // settle waits for the durable point in progress. If it failed, its parts go to the next
@@ -144,16 +145,10 @@ func (o *Output) durable() *Durable {
 // journal syncs the output and the journal, and then appends entry to the journal. Because
 // everything before such an entry is on disk, anything missing before it is damage.
 func (o *Output) journal(entry Entry) error {
-	if err := o.sync(); err != nil {
-		return err
-	}
-	if o.options.Input != nil {
-		if err := o.options.Input.Sync(); err != nil {
+	for _, sync := range []func() error{o.sync, o.options.Input.Sync, o.options.Journal.Sync} {
+		if err := sync(); err != nil {
 			return err
 		}
-	}
-	if err := o.options.Journal.Sync(); err != nil {
-		return err
 	}
 	crash.Point("synced")
 	if err := o.options.Journal.Append(entry); err != nil {

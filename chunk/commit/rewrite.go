@@ -196,7 +196,7 @@ func (r *Rewriter) Group(data, meta []byte, rows int64) error {
 	close(u.done)
 	r.output.units.push(u)
 	r.output.lines += rows
-	r.output.cutter.add(chunk.Run{Lines: rows})
+	r.output.cutter.add(chunk.Segment{Lines: rows})
 	return r.output.land(false)
 }
 

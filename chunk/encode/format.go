@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -30,7 +32,7 @@ type Format struct {
 var formats = []Format{
 	{Name: "jsonl", UnitBytes: 4 << 20},
 	{Name: "jsonl.gz", Codec: gzipCodec{}, UnitBytes: 4 << 20, pack: ".gz"},
-	{Name: "jsonl.zst", Codec: newZstd(), UnitBytes: 4 << 20, pack: ".zst"},
+	{Name: "jsonl.zst", Codec: zstdCodec{idle: make(chan *zstd.Encoder, MaxEncoders)}, UnitBytes: 4 << 20, pack: ".zst"},
 	{Name: "parquet", Table: true, UnitBytes: 64 << 20, ending: ".pq"},
 }
 
@@ -69,13 +71,7 @@ func Names() (names []string) {
 }
 
 // Endings lists the endings of the file names that gpurun writes, for messages.
-func Endings() string {
-	var all []string
-	for _, f := range formats {
-		all = append(all, f.Ending())
-	}
-	return strings.Join(all, ", ")
-}
+func Endings() string { return "." + strings.Join(Names(), ", .") }
 
 // ByName returns the format of that name; "" is plain lines.
 func ByName(name string) (Format, error) {

@@ -18,8 +18,6 @@ type zstdCodec struct {
 	idle chan *zstd.Encoder // each has buffers of several windows
 }
 
-func newZstd() zstdCodec { return zstdCodec{idle: make(chan *zstd.Encoder, MaxEncoders)} }
-
 func (c zstdCodec) Encode(w io.Writer, r io.Reader, size int64) error {
 	z, err := c.encoder()
 	if err != nil {

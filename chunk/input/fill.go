@@ -72,13 +72,7 @@ func (f *filler) readMore(unread int64) error {
 	}
 	from := f.reader.rest.Offset + int64(len(f.buffer)-f.used)
 	room := f.buffer[len(f.buffer) : len(f.buffer)+want]
-	n := readCached(f.reader.file, room, from)
-	var err error
-	if n < want {
-		var more int
-		more, err = readAt(f.reader.file, room[n:], from+int64(n))
-		n += more
-	}
+	n, err := readAt(f.reader.file, room, from)
 	f.buffer = f.buffer[:len(f.buffer)+n]
 	return err
 }

@@ -88,8 +88,8 @@ func (p plainFile) scanFault(ctx context.Context, err error) error {
 // piece returns where the piece of about target bytes ends that begins at from, and its blocks.
 func (p plainFile) piece(ctx context.Context, file *os.File, from, target int64) (end int64, blocks []scanned, err error) {
 	if end = p.end; from+target < end {
-		err = eachLineStart(file, from+target, p.end, p.begin, p.end, make([]byte, readBytes),
-			func(offset int64, _ bool) bool { end = offset; return false })
+		lines := lineScan{file, p.begin, p.end, make([]byte, readBytes)}
+		err = lines.each(from+target, p.end, func(offset int64, _ bool) bool { end = offset; return false })
 	}
 	if err == nil {
 		blocks, err = scanBlocks(ctx, file, from, end, -1)
@@ -184,7 +184,7 @@ func (c *Count) Cut(chunks, batchSize int) (Cut, error) {
 	cut := Cut{Records: c.Records(), Sums: &c.sums}
 	first := min(c.limits.Offset, all.records)
 	last := first + cut.Records
-	finder := &borderFinder{Count: c, file: file, all: all, buffer: make([]byte, readBytes), from: c.begin}
+	finder := &borderFinder{Count: c, lines: lineScan{file, c.begin, c.end, make([]byte, readBytes)}, all: all, from: c.begin}
 	at := chunk.Place{Offset: c.begin, Line: 1} // blank lines before the first record belong to it
 	if c.limits.Offset > 0 {
 		at, err = finder.find(first)
@@ -214,9 +214,8 @@ func (c *Count) Cut(chunks, batchSize int) (Cut, error) {
 // borderFinder finds where records start. It must be asked in ascending order.
 type borderFinder struct {
 	*Count
-	file   *os.File
+	lines  lineScan
 	all    count
-	buffer []byte
 	block  int
 	before count // in the blocks before block
 	from   int64 // where in block to continue: its start or the last border
@@ -233,7 +232,7 @@ func (f *borderFinder) find(record int64) (chunk.Place, error) {
 		f.from, f.passed = f.begin+int64(f.block)*blockBytes, f.before
 	}
 	to := min(f.begin+int64(f.block+1)*blockBytes, f.end)
-	found, err := findRecord(f.file, f.from, to, f.begin, f.end, f.buffer, f.passed, record)
+	found, err := f.lines.find(f.from, to, f.passed, record)
 	f.from, f.passed = found.Offset, count{lines: found.Line - 1, records: record}
 	return found, err
 }

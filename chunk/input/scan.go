@@ -93,7 +93,7 @@ func scanBlocks(ctx context.Context, file *os.File, begin, end, want int64) ([]s
 func countLines(file *os.File, from, to, begin, end int64, buffer []byte) (scanned, error) {
 	var b scanned
 	summed := &summingReader{file: file, from: from, to: to}
-	err := eachLineStart(summed, from, to, begin, end, buffer, func(_ int64, blank bool) bool {
+	err := lineScan{summed, begin, end, buffer}.each(from, to, func(_ int64, blank bool) bool {
 		b.lines++
 		if !blank {
 			b.records++
@@ -120,26 +120,32 @@ func (r *summingReader) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// eachLineStart calls f with the offset of each line that starts in from..to, and whether
-// the line is blank, until f returns false. begin is where the first line of the file
-// starts, end where the last one ends.
-func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, f func(offset int64, blank bool) bool) error {
+// lineScan finds lines in a file: begin is where the first one starts, end where the last one ends.
+type lineScan struct {
+	file       io.ReaderAt
+	begin, end int64
+	buffer     []byte
+}
+
+// each calls f with the offset of each line that starts in from..to, and whether the line is blank,
+// until f returns false.
+func (l lineScan) each(from, to int64, f func(offset int64, blank bool) bool) error {
 	// A line starts after each newline, so the byte before from decides whether one starts
 	// at from.
 	position, start, inLine := from, from, false
-	if from > begin {
+	if from > l.begin {
 		position, inLine = from-1, true
 	}
-	for position < end {
+	for position < l.end {
 		limit := to - position
 		if limit <= 0 { // it is not known yet whether the last line is blank
-			limit = end - position
+			limit = l.end - position
 		}
-		n, err := readAt(file, buffer[:min(int64(len(buffer)), limit)], position)
+		n, err := readAt(l.file, l.buffer[:min(int64(len(l.buffer)), limit)], position)
 		if err != nil {
 			return err
 		}
-		data := buffer[:n]
+		data := l.buffer[:n]
 		for i := 0; i < n; {
 			if inLine { // its start was reported, or is before from
 				newline := bytes.IndexByte(data[i:], '\n')
@@ -168,16 +174,16 @@ func eachLineStart(file io.ReaderAt, from, to, begin, end int64, buffer []byte, 
 			return nil
 		}
 	}
-	if !inLine && start < end {
+	if !inLine && start < l.end {
 		f(start, true) // white space up to the end of the file
 	}
 	return nil
 }
 
-// findRecord returns where a record starts that an earlier scan counted in from..to. before
-// is the number of lines and records before from; the rest is as for eachLineStart.
-func findRecord(file io.ReaderAt, from, to, begin, end int64, buffer []byte, before count, record int64) (at chunk.Place, err error) {
-	err = eachLineStart(file, from, to, begin, end, buffer, func(offset int64, blank bool) bool {
+// find returns where a record starts that an earlier scan counted in from..to. before is the
+// number of lines and records before from.
+func (l lineScan) find(from, to int64, before count, record int64) (at chunk.Place, err error) {
+	err = l.each(from, to, func(offset int64, blank bool) bool {
 		before.lines++
 		if blank {
 			return true

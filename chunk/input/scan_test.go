@@ -16,7 +16,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/chunktest"
 )
 
-// starts returns what eachLineStart must report for the lines that start in from..to.
+// starts returns what a scan must report for the lines that start in from..to.
 func starts(data []byte, begin, from, to int64) []chunk.Place {
 	var all []chunk.Place
 	for _, l := range chunktest.Split(data[begin:]) { // no byte order mark here
@@ -63,7 +63,7 @@ func TestEachLineStart(t *testing.T) {
 			for from := int64(0); from < end; from++ {
 				for to := from + 1; to <= end; to += 1 + end/16 {
 					var got []chunk.Place
-					err := eachLineStart(file, from, to, 0, end, buffer, func(offset int64, blank bool) bool {
+					err := lineScan{file, 0, end, buffer}.each(from, to, func(offset int64, blank bool) bool {
 						got = append(got, chunk.Place{Offset: offset, Line: boolInt(blank)})
 						return true
 					})
@@ -83,7 +83,7 @@ func TestEachLineStartStops(t *testing.T) {
 	data := []byte("a\n\nb\nc")
 	for want := 1; want <= 4; want++ {
 		calls := 0
-		err := eachLineStart(openRaw(t, data), 0, 6, 0, 6, make([]byte, 2), func(int64, bool) bool {
+		err := lineScan{openRaw(t, data), 0, 6, make([]byte, 2)}.each(0, 6, func(int64, bool) bool {
 			calls++
 			return calls < want
 		})

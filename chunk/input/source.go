@@ -528,7 +528,7 @@ func (s *Source) release(c chunk.Chunk) {
 // called before their results are called durable: a stream that arrives again is refused unless
 // it can be compared with the log.
 func (s *Source) Sync() error {
-	if !s.once {
+	if s == nil || !s.once {
 		return nil
 	}
 	return s.options.Log.sync()
@@ -537,6 +537,9 @@ func (s *Source) Sync() error {
 // Durable reports that the results of all records before next are durable. It removes the
 // files that were kept for them.
 func (s *Source) Durable(next int64) {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.kept) > 0 && s.kept[0].end <= next {

@@ -19,7 +19,7 @@ func SplitAt(c chunk.Chunk, keep int64) (first, second chunk.Chunk, err error) {
 	}
 	defer file.Close()
 	end := c.Offset + c.Length
-	at, err := findRecord(file, c.Offset, end, c.Offset, end, make([]byte, readBytes), count{lines: c.Line - 1}, keep)
+	at, err := lineScan{file, c.Offset, end, make([]byte, readBytes)}.find(c.Offset, end, count{lines: c.Line - 1}, keep)
 	if err != nil {
 		return c, chunk.Chunk{}, fault.InputUnreadable.New("read input %s: %w", c.File, err)
 	}

@@ -142,17 +142,12 @@ func (e *SchemaElement) Type() (t Type, lost string) {
 		return UUID, ""
 	case m.Float16 != nil && isFixed && e.Length == 2:
 		return Float32, "float16"
-	case e.IsInterval():
+	case e.Converted != nil && *e.Converted == ConvertedInterval && isFixed && e.Length == 12: // months, days, milliseconds
 		return JSON, "interval"
 	case isFixed:
 		return Type(fmt.Sprintf("binary(%d)", e.Length)), ""
 	}
 	return Bytes, ""
-}
-
-// IsInterval reports whether values are months, days and milliseconds.
-func (e *SchemaElement) IsInterval() bool {
-	return e.Converted != nil && *e.Converted == ConvertedInterval && *e.Physical == PhysicalFixed && e.Length == 12
 }
 
 // number returns the type of a column that is stored as numbers.

@@ -26,7 +26,7 @@ var units = map[string]unit{"ms": millis, "us": micros, "ns": nanos}
 func (u unit) digits() int { return 3 * int(u) }
 
 // perSecond returns how many units a second has.
-func (u unit) perSecond() int64 { return pow10(u.digits()) }
+func (u unit) perSecond() int64 { return [...]int64{millis: 1e3, micros: 1e6, nanos: 1e9}[u] }
 
 var (
 	errZone     = errors.New("it has a time zone: the type for that is timestamptz")
@@ -194,12 +194,4 @@ func split(value, units int64) (seconds, rest int64) {
 		seconds, rest = seconds-1, rest+units
 	}
 	return seconds, rest
-}
-
-func pow10(n int) int64 {
-	p := int64(1)
-	for range n {
-		p *= 10
-	}
-	return p
 }

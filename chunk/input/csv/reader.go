@@ -18,9 +18,8 @@ type Reader struct {
 	width  int      // columns of the header
 	chosen []column // those that are read
 
-	lines  bytes.Buffer
-	unread []byte
-	err    error
+	lines bytes.Buffer
+	format.Blocks
 }
 
 // blockBytes is how many bytes of lines are prepared at a time.
@@ -48,7 +47,9 @@ func NewReader(r io.Reader, separator byte, o format.Options) (*Reader, error) {
 	if err != nil {
 		return nil, &format.ColumnError{Err: err}
 	}
-	return &Reader{rows: rows, width: len(names), chosen: chosen}, nil
+	c := &Reader{rows: rows, width: len(names), chosen: chosen}
+	c.Next = c.fill
+	return c, nil
 }
 
 const byteOrderMark = "\ufeff"
@@ -74,28 +75,15 @@ func (r *rowReader) header() (names []string, err error) {
 	return names, nil
 }
 
-// Read reads JSON lines.
-func (c *Reader) Read(p []byte) (int, error) {
-	if len(c.unread) == 0 {
-		c.fill()
-	}
-	if len(c.unread) == 0 {
-		return 0, c.err
-	}
-	n := copy(p, c.unread)
-	c.unread = c.unread[n:]
-	return n, nil
-}
-
-// fill prepares lines, up to the end of the table or the error that ends it.
-func (c *Reader) fill() {
+// fill returns some lines, up to the end of the table or the error that ends it.
+func (c *Reader) fill() (_ []byte, err error) {
 	c.lines.Reset()
-	for c.err == nil && c.lines.Len() < blockBytes {
-		if c.err = c.rows.next(); c.err == nil {
+	for err == nil && c.lines.Len() < blockBytes {
+		if err = c.rows.next(); err == nil {
 			c.write()
 		}
 	}
-	c.unread = c.lines.Bytes()
+	return c.lines.Bytes(), err
 }
 
 // write writes the current row as a record, or as a failed one.

@@ -31,22 +31,16 @@ func typeNamed(list []string, name string) (typ string, named bool) {
 
 // inFile returns the options for the content of a file, which lacks the members that its place gives.
 func (k Kind) inFile(o format.Options) format.Options {
-	o.Columns = k.ownColumns(o.Columns)
-	return o
-}
-
-// ownColumns returns the columns that the file itself must have.
-func (k Kind) ownColumns(columns []string) []string {
-	own := slices.DeleteFunc(slices.Clone(columns), func(column string) bool {
+	own := slices.DeleteFunc(slices.Clone(o.Columns), func(column string) bool {
 		return slices.ContainsFunc(k.members, func(m format.Member) bool {
 			_, named := typeNamed([]string{column}, m.Name)
 			return named
 		})
 	})
-	if len(own) == 0 {
-		return columns // none would mean all
+	if len(own) > 0 { // none would mean all
+		o.Columns = own
 	}
-	return own
+	return o
 }
 
 // added returns the members to add: those that the columns name, with the types that they give.
@@ -82,7 +76,7 @@ func withMembers(lines format.Lines, added []format.Member) format.Lines {
 		text := append(jsonline.AppendString(nil, m.Name), ':')
 		w.members = append(w.members, append(text, m.Value...))
 	}
-	w.wanted = jsonline.Want(names...)
+	w.wanted, w.Next = jsonline.Want(names...), w.next
 	lines.ReadCloser = w
 	return lines
 }
@@ -101,48 +95,31 @@ type memberLines struct {
 	first   bool     // no line has been read
 	long    bool     // the rest of a line that is too long follows
 	line    []byte
-	pending []byte // not returned yet
 	out     []byte
-	err     error
+	format.Blocks
 }
 
 func (l *memberLines) Close() error { return l.closer.Close() }
 
-func (l *memberLines) Read(p []byte) (int, error) {
-	for len(l.pending) == 0 {
-		if l.err != nil {
-			return 0, l.err
-		}
-		l.next()
-	}
-	n := copy(p, l.pending)
-	l.pending = l.pending[n:]
-	return n, nil
-}
-
 // next reads a line, or a piece of one that is too long.
-func (l *memberLines) next() {
+func (l *memberLines) next() ([]byte, error) {
 	l.line = l.line[:0]
-	for {
-		piece, err := l.in.ReadSlice('\n')
-		l.line = append(l.line, piece...)
-		if errors.Is(err, bufio.ErrBufferFull) && !l.long && len(l.line) < maxHeld {
-			continue
+	piece, err := l.in.ReadSlice('\n')
+	for l.line = append(l.line, piece...); errors.Is(err, bufio.ErrBufferFull); l.line = append(l.line, piece...) {
+		if l.long || len(l.line) >= maxHeld {
+			l.long = true
+			return l.line, nil
 		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			l.long, l.pending = true, l.line
-			return
-		}
-		l.err = err
-		break
+		piece, err = l.in.ReadSlice('\n')
 	}
 	if l.first {
 		l.line, l.first = bytes.TrimPrefix(l.line, []byte(byteOrderMark)), false
 	}
-	if l.pending = l.line; !l.long {
-		l.pending = l.add()
+	if l.long {
+		l.long = false
+		return l.line, err
 	}
-	l.long = false
+	return l.add(), err
 }
 
 // add returns the line with the members that it lacks. What is not an object stays as it is.

@@ -111,5 +111,24 @@ type Lines struct {
 	Rows func() bool
 }
 
+// Blocks reads blocks of bytes, one after another, that Next returns: io.EOF after the last.
+type Blocks struct {
+	Next   func() ([]byte, error)
+	unread []byte
+	err    error
+}
+
+func (b *Blocks) Read(p []byte) (int, error) {
+	for len(b.unread) == 0 {
+		if b.err != nil {
+			return 0, b.err
+		}
+		b.unread, b.err = b.Next()
+	}
+	n := copy(p, b.unread)
+	b.unread = b.unread[n:]
+	return n, nil
+}
+
 // CountsRows reports whether line numbers count rows.
 func (l Lines) CountsRows() bool { return l.Rows != nil && l.Rows() }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"sync"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
 )
 
 const (
@@ -23,8 +25,7 @@ type lines struct {
 	stopped chan struct{}
 
 	current chan block // the row group being read
-	unread  []byte
-	err     error
+	format.Blocks
 }
 
 // block is some lines of a row group, or the error that ended it.
@@ -39,6 +40,7 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 	threads := min(f.threads, maxThreads)
 	depth := max(aheadBytes/blockBytes/(2*threads), 1)
 	l := &lines{ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{})}
+	l.Next = l.next
 	go func() {
 		defer close(l.stopped)
 		defer close(l.groups)
@@ -85,37 +87,22 @@ func (l *lines) decode(ctx context.Context, f *File, group int, memory *share, b
 	}
 }
 
-func (l *lines) Read(p []byte) (int, error) {
-	for len(l.unread) == 0 {
-		if l.err == nil {
-			l.err = l.fill()
-		}
-		if l.err != nil {
-			return 0, l.err
-		}
-	}
-	n := copy(p, l.unread)
-	l.unread = l.unread[n:]
-	return n, nil
-}
-
-// fill gets the next block.
-func (l *lines) fill() error {
+// next returns the next block.
+func (l *lines) next() ([]byte, error) {
 	for {
 		if l.current == nil {
 			next, ok := <-l.groups
 			if !ok {
-				return cmp.Or(l.ctx.Err(), io.EOF)
+				return nil, cmp.Or(l.ctx.Err(), io.EOF)
 			}
 			l.current = next
 		}
 		b, ok := <-l.current
 		if ok {
-			l.unread = b.lines
-			return b.err
+			return b.lines, b.err
 		}
 		if err := l.ctx.Err(); err != nil { // the row group may be incomplete
-			return err
+			return nil, err
 		}
 		l.current = nil
 	}

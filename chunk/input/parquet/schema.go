@@ -80,8 +80,13 @@ func nodes(m *parquet.FileMetaData) (members []*node, leaves []leaf, err error) 
 // field builds the node of the next element, inside something at the given levels.
 func (b *schemaBuilder) field(def, rep int) (*node, error) {
 	e := &b.elements[b.next]
-	if e.Repetition != parquet.Repeated {
-		return b.single(def, rep)
+	if optional := e.Repetition == parquet.Optional; e.Repetition != parquet.Repeated {
+		if optional {
+			def++
+		}
+		n, err := b.value(def, rep)
+		n.optional = optional
+		return n, err
 	}
 	// A repeated field that is not in a list or map is a list that cannot be null.
 	list := newNode(e.Name, listNode, len(b.leaves))
@@ -90,19 +95,6 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 	list.children = []*node{element}
 	list.to = len(b.leaves)
 	return list, err
-}
-
-// single builds the node of an element that is not repeated.
-func (b *schemaBuilder) single(def, rep int) (*node, error) {
-	optional := b.elements[b.next].Repetition == parquet.Optional
-	if optional {
-		def++
-	}
-	n, err := b.value(def, rep)
-	if err == nil {
-		n.optional = optional
-	}
-	return n, err
 }
 
 // value builds the node of the next element, whose own levels are given.
@@ -121,7 +113,7 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 	case e.Meaning().List != nil && b.wraps(e):
 		b.next++
 		err = b.list(n, e.Name, def, rep)
-	case e.Meaning().Map != nil && b.wraps(e) && b.isPair(b.next+1):
+	case e.Meaning().Map != nil && b.wraps(e) && b.elements[b.next+1].Children == 2: // a key and a value
 		b.next++
 		err = b.mapping(n, def, rep)
 	default:
@@ -137,9 +129,6 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 func (b *schemaBuilder) wraps(e *parquet.SchemaElement) bool {
 	return e.Children == 1 && b.elements[b.next+1].Repetition == parquet.Repeated
 }
-
-// isPair reports whether element i is a group of a key and a value.
-func (b *schemaBuilder) isPair(i int) bool { return b.elements[i].Children == 2 }
 
 // list builds the node of a list from its repeated field. The field is a group around the
 // element; in files of old writers, it is the element itself.
