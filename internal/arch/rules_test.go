@@ -126,7 +126,7 @@ var layers = []layer{
 		{"plugins/chain", "the built-in kernel that runs several as steps (`--step`); it calls them as a worker does",
 			[]string{"plugins", "internal/fault"}, "it calls other kernels as a worker does"},
 		{"plugins/python", "the built-in kernel that hosts a Python file: an interpreter, the memory shared with it, and `runner/*.py` inside it",
-			[]string{"plugins", "internal/proc", "internal/shmem", "internal/frame", "internal/fault", "internal/jsonline", "internal/rawnum", "internal/resources"}, "it starts an interpreter, and reads and writes records for it"},
+			[]string{"plugins", "internal/proc", "internal/shmem", "internal/frame", "internal/fault", "internal/jsonline", "internal/resources", "internal/shell"}, "it starts an interpreter, and reads and writes records for it"},
 		{"plugins/kerneltest", "the checks that every kernel must pass, for authors",
 			[]string{"plugins", "internal/fault", "internal/jsonline"}, "authors run it against their kernels"},
 		{"plugins", "what a kernel is; how its process is served, started, called and declared dead; the only package that uses go-plugin and gRPC",

@@ -24,11 +24,11 @@ import (
 
 // client sends requests to one server.
 type client struct {
-	*settings
-	http    *http.Client
-	outage  outage
-	refused refusals
-	post    *http.Request // what all requests for records have in common
+	settings *settings
+	http     *http.Client
+	outage   outage
+	refused  refusals
+	post     *http.Request // what all requests for records have in common
 }
 
 func newClient(s *settings) *client {
@@ -46,7 +46,7 @@ func newClient(s *settings) *client {
 		// the records elsewhere. A transport alone, as for requests, follows none.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	c.post = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: c.header(), Host: c.base.Host}
+	c.post = &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: c.header(), Host: c.settings.base.Host}
 	c.post.Header.Set("Content-Type", jsonType)
 	return c
 }
@@ -90,7 +90,7 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, instead *plu
 	case ctx.Err() != nil:
 		return reply{}, again(plugins.ServerUnknown, "the request was canceled"), false
 	case errors.Is(err, context.DeadlineExceeded):
-		return reply{}, again(plugins.ServerOverloaded, "the server did not answer within %s, which timeout in the kernel configuration sets", c.timeout), true
+		return reply{}, again(plugins.ServerOverloaded, "the server did not answer within %s, which timeout in the kernel configuration sets", c.settings.timeout), true
 	case errors.Is(err, errTooLarge):
 		return reply{}, answer(plugins.Rejected("%s", err)), false
 	case isCertificate(err):
@@ -99,7 +99,7 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, instead *plu
 		return reply{}, again(plugins.ServerUnknown, "the connection failed: %s", c.redact(plain(err))), true
 	}
 	if status := response.StatusCode; retriable(status) {
-		instead = answer(plugins.RetryAfter(min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.maxOutage), "%s", c.problem(response, body)))
+		instead = answer(plugins.RetryAfter(min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.settings.maxOutage), "%s", c.problem(response, body)))
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			instead.Server = plugins.ServerRefuses
 		}
@@ -110,7 +110,7 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, instead *plu
 	}
 	if kind := response.Header.Get("Content-Type"); kind != jsonType {
 		if kind, _, _ = mime.ParseMediaType(kind); kind != jsonType {
-			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.base)), false
+			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.settings.base)), false
 		}
 	}
 	got := reply{status: response.StatusCode, requestID: strings.ToValidUTF8(response.Header.Get("X-Request-Id"), "\ufffd")}
@@ -126,10 +126,10 @@ func (c *client) exchange(ctx context.Context, r request) (_ reply, instead *plu
 // limited returns a context with the time limit of a request, or with that of its record if that
 // ends earlier.
 func (c *client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if until, has := ctx.Deadline(); has && time.Until(until) <= c.timeout {
+	if until, has := ctx.Deadline(); has && time.Until(until) <= c.settings.timeout {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, c.timeout)
+	return context.WithTimeout(ctx, c.settings.timeout)
 }
 
 const jsonType = "application/json"
@@ -152,13 +152,13 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 	if response.StatusCode != http.StatusOK {
 		last() // a gateway may give up before the server behind it answers after all
 	}
-	if response.ContentLength > c.MaxBody {
+	if response.ContentLength > c.settings.MaxBody {
 		return nil, nil, c.tooLarge()
 	}
 	var body bytes.Buffer // grows with what arrives, whatever the length claims
 	body.Grow(int(min(max(response.ContentLength, 0), firstRead)) + bytes.MinRead)
-	_, err = body.ReadFrom(io.LimitReader(response.Body, max(c.MaxBody, c.MaxBody+1)))
-	if err == nil && int64(body.Len()) > c.MaxBody {
+	_, err = body.ReadFrom(io.LimitReader(response.Body, max(c.settings.MaxBody, c.settings.MaxBody+1)))
+	if err == nil && int64(body.Len()) > c.settings.MaxBody {
 		err = c.tooLarge()
 	}
 	return response, body.Bytes(), err
@@ -168,18 +168,18 @@ func (c *client) roundTrip(ctx context.Context, r request) (*http.Response, []by
 const firstRead = 64 << 10
 
 func (c *client) tooLarge() error {
-	return fmt.Errorf("%w: over %d bytes, which max_body in the kernel configuration sets", errTooLarge, c.MaxBody)
+	return fmt.Errorf("%w: over %d bytes, which max_body in the kernel configuration sets", errTooLarge, c.settings.MaxBody)
 }
 
 // header returns the headers that all requests have.
 func (c *client) header() http.Header {
 	h := http.Header{"User-Agent": {"gpurun"}} // some services block Go's default
-	for name, value := range c.Headers {
+	for name, value := range c.settings.Headers {
 		h.Set(name, value)
 	}
 	h.Set("Accept", jsonType)
-	if c.key != "" && h.Get("Authorization") == "" {
-		h.Set("Authorization", "Bearer "+c.key)
+	if c.settings.key != "" && h.Get("Authorization") == "" {
+		h.Set("Authorization", "Bearer "+c.settings.key)
 	}
 	return h
 }
@@ -197,7 +197,7 @@ func retriable(status int) bool {
 func (c *client) problem(response *http.Response, body []byte) string {
 	text := fmt.Sprintf("the server answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	if where := response.Header.Get("Location"); where != "" && response.StatusCode < 400 {
-		return c.redact(text + ": it redirects to " + where + ", which gpurun does not follow: is " + c.base.String() + " the right URL?")
+		return c.redact(text + ": it redirects to " + where + ", which gpurun does not follow: is " + c.settings.base.String() + " the right URL?")
 	}
 	said := serverMessage(body)
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); said == "" && kind == "text/plain" {
@@ -210,30 +210,22 @@ func (c *client) problem(response *http.Response, body []byte) string {
 		text += "; " + c.keyUsed()
 	}
 	if response.StatusCode == http.StatusNotFound {
-		text += c.elsewhere()
+		text += c.settings.elsewhere()
 	}
 	return c.redact(text)
-}
-
-// elsewhere suggests the URL that most servers have, if this one answers that there is nothing.
-func (s *settings) elsewhere() string {
-	if strings.Contains(s.base.Path, "/v1") {
-		return ""
-	}
-	return fmt.Sprintf("; is %s/v1 the right URL?", s.base)
 }
 
 // keyUsed describes the API key that requests have.
 func (c *client) keyUsed() string {
 	switch {
-	case c.hasAuthorization():
+	case c.settings.hasAuthorization():
 		return "the Authorization header of the kernel configuration was sent"
-	case c.APIKeyEnv == "":
+	case c.settings.APIKeyEnv == "":
 		return "no API key was sent: name the environment variable that has it with api_key_env in the kernel configuration"
-	case c.key == "":
-		return "no API key was sent: set the environment variable " + c.APIKeyEnv
+	case c.settings.key == "":
+		return "no API key was sent: set the environment variable " + c.settings.APIKeyEnv
 	}
-	return "the API key is that of the environment variable " + c.APIKeyEnv
+	return "the API key is that of the environment variable " + c.settings.APIKeyEnv
 }
 
 // serverMessage returns the message in the body of an error, in the forms that servers use.
@@ -274,10 +266,10 @@ func shortened(text string) string {
 
 // redact removes the API key from a text.
 func (c *client) redact(text string) string {
-	if c.key == "" {
+	if c.settings.key == "" {
 		return text
 	}
-	return strings.ReplaceAll(text, c.key, "…")
+	return strings.ReplaceAll(text, c.settings.key, "…")
 }
 
 // plain returns an error without the method and URL that net/http adds: the message then
@@ -308,7 +300,7 @@ func isCertificate(err error) bool {
 
 // distrusted is the error for a certificate that does not verify.
 func (c *client) distrusted(err error) error {
-	e := fault.BadCertificate.New("the certificate of %s does not verify: %s", c.base.Host, plain(err))
+	e := fault.BadCertificate.New("the certificate of %s does not verify: %s", c.settings.base.Host, plain(err))
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
 		e.Message += "; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE"

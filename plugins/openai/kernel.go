@@ -27,8 +27,9 @@ func For(server Server) plugins.Concurrent { return &kernel{server: &server} }
 
 type kernel struct {
 	plugins.Base
-	server *Server // nil for a server that someone else runs
-	client *client
+	server   *Server // nil for a server that someone else runs
+	settings settings
+	client   *client
 }
 
 // Describe checks the configuration. It does not ask the server.
@@ -40,28 +41,14 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	return plugins.Info{Name: "openai:" + s.base.String(), Concurrency: s.Concurrency, RecordTimeout: s.timeout, Inputs: s.inputs(), NeedsInputs: true, NoDevice: true, ReadsFetched: len(s.Images) > 0}, nil
 }
 
-// inputs returns the members that templates read, or one that a line of a batch file has.
-func (s *settings) inputs() []string {
-	if s.Prompt == "" {
-		return []string{"custom_id"}
-	}
-	seen, names := map[string]bool{}, []string(nil)
-	for _, name := range append(append(s.prompt.members(), s.system.members()...), s.Images...) {
-		if !seen[name] {
-			names = append(names, name)
-		}
-		seen[name] = true
-	}
-	return names
-}
-
 // Open prepares the client, and checks that there is a server.
 func (k *kernel) Open(ctx context.Context, _ plugins.Device, config plugins.Config) error {
-	s, err := parse(config, k.server)
-	if err != nil {
+	var err error
+	s := &k.settings
+	if *s, err = parse(config, k.server); err != nil {
 		return err
 	}
-	k.client = newClient(&s)
+	k.client = newClient(s)
 	if err := k.client.reach(ctx); err != nil {
 		return err
 	}
@@ -76,7 +63,7 @@ func (k *kernel) Open(ctx context.Context, _ plugins.Device, config plugins.Conf
 
 // Answer sends the record's request.
 func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answer {
-	sent, err := k.client.request(record)
+	sent, err := k.settings.request(record)
 	if err != nil {
 		return plugins.Rejected("%s", err)
 	}
@@ -84,14 +71,14 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 	if instead != nil {
 		return *instead
 	}
-	a := k.client.answer(record, sent, got)
+	a := k.settings.answer(record, sent, got)
 	a.Figures = got.figures()
 	return a
 }
 
 // Process sends the requests of a batch.
 func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
-	return plugins.ProcessEach(ctx, k, k.client.Concurrency, batch, results)
+	return plugins.ProcessEach(ctx, k, k.settings.Concurrency, batch, results)
 }
 
 // Close closes idle connections.

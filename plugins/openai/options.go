@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -146,6 +147,19 @@ func parse(config plugins.Config, server *Server) (settings, error) {
 	return s, s.findKey()
 }
 
+// inputs returns the members that templates read, or one that a line of a batch file has.
+func (s *settings) inputs() (names []string) {
+	if s.Prompt == "" {
+		return []string{"custom_id"}
+	}
+	for _, name := range slices.Concat(s.prompt.members(), s.system.members(), s.Images) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // LeastSeconds is the shortest time limit that a configuration may set.
 const LeastSeconds = 0.001
 
@@ -173,6 +187,14 @@ func parseBase(text string) (*url.URL, error) {
 
 // below returns the URL of a path below the base URL.
 func (s *settings) below(path string) (*url.URL, error) { return url.Parse(s.base.String() + path) }
+
+// elsewhere suggests the URL that most servers have, if this one answers that there is nothing.
+func (s *settings) elsewhere() string {
+	if strings.Contains(s.base.Path, "/v1") {
+		return ""
+	}
+	return fmt.Sprintf("; is %s/v1 the right URL?", s.base)
+}
 
 func (s *settings) check() error {
 	switch {

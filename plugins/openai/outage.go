@@ -115,10 +115,10 @@ func (c *client) tryLater() plugins.Answer {
 	o := &c.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.since.IsZero() && time.Since(o.since) >= c.maxOutage {
-		return plugins.FailedBy(plugins.Stop(fmt.Errorf("%s could not be reached for %s: %s", c.base, c.maxOutage, o.cause)))
+	if !o.since.IsZero() && time.Since(o.since) >= c.settings.maxOutage {
+		return plugins.FailedBy(plugins.Stop(fmt.Errorf("%s could not be reached for %s: %s", c.settings.base, c.settings.maxOutage, o.cause)))
 	}
-	return plugins.TryLater(max(time.Until(o.next), 10*time.Millisecond), "%s cannot be reached (%s); trying for up to %s", c.base, o.cause, c.maxOutage)
+	return plugins.TryLater(max(time.Until(o.next), 10*time.Millisecond), "%s cannot be reached (%s); trying for up to %s", c.settings.base, o.cause, c.settings.maxOutage)
 }
 
 // reach checks that there is a server, before any record is sent. A server that the job has
@@ -133,11 +133,11 @@ func (c *client) reach(ctx context.Context) error {
 			return c.distrusted(err)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case c.known:
+		case c.settings.known:
 			c.outage.begin(err)
 			return nil
-		case time.Since(began) >= min(reachTime, c.maxOutage):
-			return fault.ServerUnreachable.New("%s cannot be reached: %w", c.base, err)
+		case time.Since(began) >= min(reachTime, c.settings.maxOutage):
+			return fault.ServerUnreachable.New("%s cannot be reached: %w", c.settings.base, err)
 		}
 		select {
 		case <-time.After(reachTime / 10):
@@ -173,7 +173,7 @@ func unavailable(status int) bool {
 
 // models asks the server which models it has.
 func (c *client) models(ctx context.Context) (status int, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.String()+"/models", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.settings.base.String()+"/models", nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -183,7 +183,7 @@ func (c *client) models(ctx context.Context) (status int, body []byte, err error
 		return 0, nil, err
 	}
 	defer response.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(response.Body, c.MaxBody))
+	body, err = io.ReadAll(io.LimitReader(response.Body, c.settings.MaxBody))
 	return response.StatusCode, body, err
 }
 
@@ -202,7 +202,7 @@ func (c *client) onlyModel(ctx context.Context) (string, error) {
 	if status != http.StatusOK || json.Unmarshal(body, &list) != nil {
 		hint := ""
 		if status == http.StatusNotFound {
-			hint = c.elsewhere()
+			hint = c.settings.elsewhere()
 		}
 		return "", bad("model is missing, and the server does not name one: /models answers %d %s%s", status, http.StatusText(status), hint)
 	}

@@ -30,8 +30,8 @@ func (c *client) refuses(instead *plugins.Answer) *plugins.Answer {
 		if r.times++; r.times == 1 {
 			r.since = time.Now()
 		}
-		if time.Since(r.since) >= c.maxOutage {
-			return answer(plugins.FailedBy(plugins.Stop(fmt.Errorf("%s has refused every request for %s: %s", c.base, c.maxOutage, instead.Message))))
+		if time.Since(r.since) >= c.settings.maxOutage {
+			return answer(plugins.FailedBy(plugins.Stop(fmt.Errorf("%s has refused every request for %s: %s", c.settings.base, c.settings.maxOutage, instead.Message))))
 		}
 	}
 	return nil

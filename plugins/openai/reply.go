@@ -99,7 +99,7 @@ func (s *settings) answer(record plugins.Record, sent request, got reply) plugin
 	if sent.id != nil {
 		return plugins.Replaced(batchResult(sent.id, got))
 	}
-	value, err := s.extract(got)
+	value, err := got.extract(s)
 	switch {
 	case err != nil && got.truncated(): // perhaps before its text began
 		return plugins.Rejected("the server's answer %s: %s", err, errCutOff)
@@ -125,58 +125,55 @@ var (
 const choiceMessage, choiceText, choiceFinish, choiceIndex = 0, 1, 2, 3
 
 // extract returns the part of an answer that Output gets, as JSON.
-func (s *settings) extract(got reply) ([]byte, error) {
-	list := got.choices
+func (r reply) extract(s *settings) ([]byte, error) {
+	list := r.choices
 	if s.Endpoint == Embeddings {
-		list = got.data
+		list = r.data
 	}
-	if !got.isObject || len(list) > 0 && list[0] != '[' && string(list) != "null" {
+	if !r.isObject || len(list) > 0 && list[0] != '[' && string(list) != "null" {
 		return nil, fmt.Errorf("does not have the form of an answer to %s", paths[s.Endpoint])
 	}
 	elements := slices.Collect(jsonline.Elements(list))
-	if said := serverMessage(got.body); len(elements) == 0 && said != "" {
-		return nil, fmt.Errorf("is an error, although its status is 200: %s", said)
+	if len(elements) == 0 {
+		if said := serverMessage(r.body); said != "" {
+			return nil, fmt.Errorf("is an error, although its status is 200: %s", said)
+		}
+		elements = append(elements, nil)
 	}
 	switch {
-	case s.Endpoint == Embeddings && len(elements) > 0:
+	case s.Endpoint == Embeddings:
 		if value := embeddingMembers.Value(elements[0], 0); len(value) > 0 {
 			return oneLine(value), nil
 		}
-		fallthrough
-	case s.Endpoint == Embeddings:
 		return nil, errors.New("has no data[0].embedding")
-	case len(elements) == 0:
+	case elements[0] == nil:
 		return nil, errors.New("has no choices")
 	case len(elements) == 1 && !s.several:
-		return s.text(elements[0], 0)
+		return textOfChoice(elements[0], s.Endpoint, 0)
 	}
-	return s.texts(elements)
+	return textsOf(elements, s.Endpoint)
 }
 
-// texts returns the texts of several choices as a list, by the index of the choices.
-func (s *settings) texts(choices [][]byte) ([]byte, error) {
+// textsOf returns the texts of several choices as a list, by the index of the choices.
+func textsOf(choices [][]byte, endpoint string) ([]byte, error) {
 	index := func(choice []byte) int64 {
 		n, _ := strconv.ParseInt(string(choiceMembers.Value(choice, choiceIndex)), 10, 64)
 		return n
 	}
 	slices.SortStableFunc(choices, func(a, b []byte) int { return cmp.Compare(index(a), index(b)) })
-	list := []byte{'['}
+	texts := make([][]byte, len(choices))
 	for i, choice := range choices {
-		text, err := s.text(choice, i)
-		if err != nil {
+		var err error
+		if texts[i], err = textOfChoice(choice, endpoint, i); err != nil {
 			return nil, err
 		}
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = append(list, text...)
 	}
-	return append(list, ']'), nil
+	return slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]")), nil
 }
 
-// text returns the text of choice i.
-func (s *settings) text(choice []byte, i int) ([]byte, error) {
-	if s.Endpoint == Completions {
+// textOfChoice returns the text of choice i.
+func textOfChoice(choice []byte, endpoint string, i int) ([]byte, error) {
+	if endpoint == Completions {
 		if text := choiceMembers.Value(choice, choiceText); isString(text) {
 			return reencoded(text)
 		}

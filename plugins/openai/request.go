@@ -27,29 +27,6 @@ func (s *settings) request(record plugins.Record) (request, error) {
 	return request{url: s.endpoint, body: body}, err
 }
 
-// bodyOf returns the body of a request with these messages, or with the prompt if the endpoint
-// takes no messages.
-func (s *settings) bodyOf(messages []message, prompt string) []byte {
-	body := map[string]any{"model": s.Model}
-	for name, value := range s.Body {
-		body[name] = value
-	}
-	switch s.Endpoint {
-	case Completions:
-		body["prompt"] = prompt
-	case Embeddings:
-		body["input"] = prompt
-	default:
-		body["messages"] = messages
-	}
-	return encode(body)
-}
-
-type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-}
-
 // imageURLs reads a member that holds one URL or a list of them.
 func imageURLs(record plugins.Record, name string) ([]string, error) {
 	value, ok := record.Member(name)

@@ -1,12 +1,12 @@
 package python
 
 import (
-	"bufio"
 	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -32,9 +33,11 @@ var modules = []string{"api", "failure", "wire", "fields", "record", "batch", "e
 // gpurun was started in is removed from it.
 const bootstrap = `import os, sys
 sys.path = [entry for entry in sys.path if entry]
-os.write(3, ("%d.%d.%d\n" % sys.version_info[:3]).encode())
+import json, struct
+hello = json.dumps({"version": sys.version_info[:3]}).encode()
+os.write(3, struct.pack("<I", len(hello)) + hello)
 if sys.version_info < (3, 9): sys.exit(0)
-import json, types
+import types
 package = sys.modules["gpurun_runner"] = types.ModuleType("gpurun_runner")
 package.__path__ = []
 for name, source in json.loads(os.pread(int(sys.argv[2]), int(sys.argv[1]), 0)):
@@ -186,12 +189,9 @@ func (c *child) connectOutput(command *proc.Command) (stopReading func(time.Time
 // system, only to fault it in again, page by page, for the next batch.
 var mallocVariables = []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_THRESHOLD_=33554432"}
 
-// environment is this process's environment without go-plugin's variables: with
-// them, a gpurun kernel started by the user's code would answer with a handshake.
+// environment is what the interpreter gets.
 func environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
-	})
+	env := shell.Environment()
 	for _, entry := range mallocVariables {
 		name, _, _ := strings.Cut(entry, "=")
 		if _, set := os.LookupEnv(name); !set {
@@ -214,7 +214,7 @@ func preparerEnvironment(threads int) []string {
 	return env
 }
 
-// greet reads the version, which is the first line.
+// greet receives the version, which is the first message.
 func (c *child) greet(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, c.process.KillGroup)
 	defer stop()
@@ -224,16 +224,18 @@ func (c *child) greet(ctx context.Context) error {
 		c.process.KillGroup()
 	})
 	defer timer.Stop()
-	// Read a byte at a time, so as not to consume what follows the line.
-	line, err := bufio.NewReaderSize(byteReader{c.control}, 16).ReadString('\n')
+	var hello struct {
+		Version [3]int `json:"version"`
+	}
+	err := c.channel.Receive(&hello)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
 		return c.stillborn(expired.Load())
 	}
-	c.version = strings.TrimSpace(line)
-	if tooOld(c.version) {
+	c.version = fmt.Sprintf("%d.%d.%d", hello.Version[0], hello.Version[1], hello.Version[2])
+	if slices.Compare(hello.Version[:], oldest) < 0 {
 		return fault.NoPython.New("%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter",
 			c.interpreter, c.version, plugins.OldestPython).Set("python")
 	}
@@ -257,23 +259,6 @@ func (c *child) stillborn(expired bool) error {
 		e = fault.NoPython.New("%s is not a working Python interpreter: %s%s", c.interpreter, how, c.lastLine())
 	}
 	return e.WithDetail(c.lastWords())
-}
-
-// byteReader reads one byte at a time.
-type byteReader struct{ file *os.File }
-
-func (b byteReader) Read(p []byte) (int, error) { return b.file.Read(p[:1]) }
-
-func tooOld(version string) bool {
-	var have []int
-	for part := range strings.SplitSeq(version, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return true
-		}
-		have = append(have, n)
-	}
-	return slices.Compare(have, oldest) < 0
 }
 
 // ending waits for the process to exit after its connection broke. It reports how the
@@ -340,4 +325,34 @@ func (c *child) explain(err error) error {
 		ended.Kind, ended.Sign = fault.OOM, sign
 	}
 	return ended
+}
+
+// missing is the error for requirements that are not installed, with the command
+// that installs them.
+func (c *child) missing(file string, names []string) error {
+	return fault.NoPackage.New("kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
+		filepath.Base(file), strings.Join(names, ", "), c.interpreter, c.version,
+		c.interpreter, strings.Join(quoted(names), " "))
+}
+
+// quoted quotes requirements for a shell: torch>=2 would redirect to a file.
+func quoted(names []string) []string {
+	list := slices.Clone(names)
+	for i, name := range list {
+		if strings.ContainsAny(name, "<>=!~;[ ") {
+			list[i] = "'" + name + "'"
+		}
+	}
+	return list
+}
+
+// withInterpreter adds which Python lacks a module: users often have another one in
+// mind.
+func (c *child) withInterpreter(err error) error {
+	e := fault.As(err)
+	if e == nil || !strings.HasPrefix(e.Message, "ModuleNotFoundError: ") {
+		return err
+	}
+	return fault.NoPackage.Of(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter",
+		err, c.interpreter, c.version).Set("python").WithDetail(e.Detail).InStep(e.Step)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -12,9 +13,14 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// asked are the records that an async kernel computes. kernel.mu guards it.
+// asked are the records that an async kernel computes.
 type asked struct {
+	session *session
+
+	mu       sync.Mutex
 	records  map[uint64]*askedRecord // by number
+	number   uint64                  // of the last record
+	broken   error                   // why no further record can be computed
 	blocker  uint64                  // the record that blocks the event loop; 0 if none does, or none is known
 	stack    string                  // where it does
 	warnings []string
@@ -53,57 +59,57 @@ type blocked struct {
 // the time after which the worker ends the process.
 const unblockGrace = time.Second
 
-// Answer sends a record to Python and waits for its answer.
-func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answer {
+// compute sends a record to Python and waits for its answer.
+func (a *asked) compute(ctx context.Context, record plugins.Record) plugins.Answer {
 	r := &askedRecord{record, ctx, make(chan plugins.Answer, 1)}
-	number, err := k.addRecord(r)
+	number, err := a.add(r)
 	if err != nil {
 		return plugins.FailedBy(err)
 	}
-	defer k.space.give(number)
-	if err := k.sendRecord(number, record); err != nil {
-		k.settle(number, plugins.FailedBy(err))
+	defer a.session.space.give(number)
+	if err := a.send(number, record); err != nil {
+		a.settle(number, plugins.FailedBy(err))
 	}
 	select {
-	case a := <-r.answer:
-		return a
+	case answer := <-r.answer:
+		return answer
 	case <-ctx.Done():
 	}
 	// If the connection is broken, its reader notices and answers all records.
-	_ = k.python.channel.Send(request{Type: "cancel", Batch: number})
+	_ = a.session.python.channel.Send(request{Type: "cancel", Batch: number})
 	for {
 		select {
-		case a := <-r.answer:
-			return a
+		case answer := <-r.answer:
+			return answer
 		case <-time.After(unblockGrace):
-			k.unblock()
+			a.unblock()
 		}
 	}
 }
 
-func (k *kernel) addRecord(r *askedRecord) (uint64, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.broken != nil {
-		return 0, k.broken
+func (a *asked) add(r *askedRecord) (uint64, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.broken != nil {
+		return 0, a.broken
 	}
-	if k.asked.records == nil {
-		k.asked.records = make(map[uint64]*askedRecord)
+	if a.records == nil {
+		a.records = make(map[uint64]*askedRecord)
 	}
-	k.number++
-	k.asked.records[k.number] = r
-	return k.number, nil
+	a.number++
+	a.records[a.number] = r
+	return a.number, nil
 }
 
-// sendRecord writes a line and its files to the shared memory and sends Python their positions.
-func (k *kernel) sendRecord(number uint64, record plugins.Record) error {
-	at, err := k.space.take(number, record.Size(), true)
+// send writes a line and its files to the shared memory and sends Python their positions.
+func (a *asked) send(number uint64, record plugins.Record) error {
+	at, err := a.session.space.take(number, record.Size(), true)
 	if err != nil {
 		return err
 	}
 	put := func(data []byte) area {
 		placed := area{uint64(at), uint64(len(data))}
-		at += copy(k.python.memory.data[at:], data)
+		at += copy(a.session.python.memory.data[at:], data)
 		return placed
 	}
 	line := put(record.Bytes())
@@ -112,33 +118,33 @@ func (k *kernel) sendRecord(number uint64, record plugins.Record) error {
 		file, _ := record.Fetched(name)
 		message.Files = append(message.Files, put(file))
 	}
-	_ = k.python.channel.Send(message)
+	_ = a.session.python.channel.Send(message)
 	return nil
 }
 
 // settle answers a record. It returns false if there is no such record.
-func (k *kernel) settle(number uint64, answer plugins.Answer) bool {
-	k.mu.Lock()
-	r := k.asked.records[number]
-	delete(k.asked.records, number)
-	k.mu.Unlock()
+func (a *asked) settle(number uint64, answer plugins.Answer) bool {
+	a.mu.Lock()
+	r := a.records[number]
+	delete(a.records, number)
+	a.mu.Unlock()
 	if r != nil {
 		r.answer <- answer
 	}
 	return r != nil
 }
 
-// takeAnswers takes answers from Python.
-func (k *kernel) takeAnswers(r response) error {
+// take takes answers from Python.
+func (a *asked) take(r response) error {
 	if r.Memory != nil {
-		k.memory.Store(r.Memory)
+		a.session.memory.Store(r.Memory)
 	}
 	for i := range r.Answers {
-		a := &r.Answers[i]
-		k.mu.Lock()
-		asked := k.asked.records[a.Number]
-		k.mu.Unlock()
-		if asked == nil || !k.settle(a.Number, a.decode(asked.record.Bytes())) {
+		given := &r.Answers[i]
+		a.mu.Lock()
+		asked := a.records[given.Number]
+		a.mu.Unlock()
+		if asked == nil || !a.settle(given.Number, given.decode(asked.record.Bytes())) {
 			return fault.PythonAnswer.New("Python answered a record that it was not given")
 		}
 	}
@@ -191,48 +197,54 @@ func patchLine(line, object []byte) ([]byte, bool) {
 	return jsonline.Set(line, members...)
 }
 
-// failRecords answers all records with err.
-func (k *kernel) failRecords(err error) {
-	k.mu.Lock()
-	records := k.asked.records
-	k.asked.records = nil
-	k.mu.Unlock()
+// fail answers all records with err, and all later ones.
+func (a *asked) fail(err error) {
+	a.mu.Lock()
+	records := a.records
+	a.records, a.broken = nil, err
+	a.mu.Unlock()
 	for _, r := range records {
 		r.answer <- plugins.FailedBy(err)
 	}
 }
 
-// maxBlockedWarnings limits how many places are reported.
-const maxBlockedWarnings = 5
+// maxWarnings limits how many places are reported.
+const maxWarnings = 5
 
 // noteBlocked takes a report of the watchdog.
-func (k *kernel) noteBlocked(r response) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.asked.blocker, k.asked.stack = 0, ""
-	if r.Seconds == 0 {
-		return
+func (a *asked) noteBlocked(r response) {
+	a.mu.Lock()
+	a.blocker, a.stack = 0, ""
+	if r.Seconds > 0 {
+		a.blocker, a.stack = r.Batch, r.Detail
 	}
-	k.asked.blocker, k.asked.stack = r.Batch, r.Detail
-	if !r.Long {
+	a.mu.Unlock()
+	if r.Seconds == 0 || !r.Long {
 		return
 	}
 	text := fmt.Sprintf("process blocks the event loop at %s: meanwhile no other record is computed; await instead, or use asyncio.to_thread for a call that blocks", r.Where)
-	if slices.Contains(k.asked.warnings, text) || len(k.asked.warnings) == maxBlockedWarnings {
-		return
-	}
-	k.asked.warnings = append(k.asked.warnings, text)
-	for line := range strings.SplitSeq(text+"\n"+r.Detail, "\n") {
-		k.python.printer.write([]byte(line))
+	if a.warn(text) {
+		for line := range strings.SplitSeq(text+"\n"+r.Detail, "\n") {
+			a.session.python.printer.write([]byte(line))
+		}
 	}
 }
 
-// Warnings are the places where process blocks the event loop, and what is wrong with an
-// installed package.
-func (k *kernel) Warnings() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clone(k.asked.warnings)
+// warn adds a warning. It returns false if there is none, it is not new, or there are too many.
+func (a *asked) warn(text string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if text == "" || slices.Contains(a.warnings, text) || len(a.warnings) == maxWarnings {
+		return false
+	}
+	a.warnings = append(a.warnings, text)
+	return true
+}
+
+func (a *asked) allWarnings() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.warnings)
 }
 
 // blameAhead is how long before the others the record that blocks is answered, so that the
@@ -240,19 +252,19 @@ func (k *kernel) Warnings() []string {
 const blameAhead = 100 * time.Millisecond
 
 // unblock ends a process whose event loop is blocked by a record that has had its time.
-func (k *kernel) unblock() {
-	k.mu.Lock()
-	number, stack := k.asked.blocker, k.asked.stack
-	culprit := k.asked.records[number]
-	k.mu.Unlock()
+func (a *asked) unblock() {
+	a.mu.Lock()
+	number, stack := a.blocker, a.stack
+	culprit := a.records[number]
+	a.mu.Unlock()
 	if culprit == nil || culprit.ctx.Err() == nil {
 		return
 	}
 	blame := fault.KernelTimeout.New("process blocked the event loop beyond the record's time limit").WithDetail(stack).Set("timeout")
-	if !k.settle(number, plugins.FailedBy(blame)) {
+	if !a.settle(number, plugins.FailedBy(blame)) {
 		return // another record has found it
 	}
 	time.Sleep(blameAhead)
-	k.fail(fault.KernelCrashed.New("the kernel's event loop was blocked").WithDetail(stack))
-	k.python.process.KillGroup()
+	a.session.fail(fault.KernelCrashed.New("the kernel's event loop was blocked").WithDetail(stack))
+	a.session.python.process.KillGroup()
 }

@@ -40,7 +40,8 @@ type layout struct {
 	numbers []byte
 }
 
-// read finds the members in every record.
+// read finds the members in every record: those that the worker has located, or else all of
+// them in one scan. Files take precedence over a member of that name.
 func (e *extractor) read(batch plugins.Batch, names []string) {
 	if e.wanted == nil || !slices.Equal(e.names, names) {
 		e.names, e.wanted = slices.Clone(names), jsonline.Want(names...)
@@ -48,49 +49,22 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 	count := batch.Len()
 	e.values = slices.Grow(e.values[:0], count*len(names))[:count*len(names)]
 	e.files = batch.FetchedNames()
-	defer e.takeFiles(batch)
-	if !slices.ContainsFunc(names, func(name string) bool { return !batch.Found(name) && !e.isFile(name) }) {
-		e.take(batch)
-		return
-	}
+	scans := slices.ContainsFunc(names, func(name string) bool { return !batch.Found(name) && !e.isFile(name) })
 	for i := range count {
 		record := batch.Record(i)
 		// The worker has validated the record; one that is not an object has no members.
-		err := e.wanted.Scan(record, &e.info)
-		for k := range names {
+		valid := scans && e.wanted.Scan(record, &e.info) == nil
+		for k, name := range names {
 			var value []byte
-			if span := e.info.Spans[k]; err == nil && span.Present() {
+			if !scans {
+				value, _ = batch.Member(i, name)
+			} else if span := e.info.Spans[k]; valid && span.Present() {
 				value = record[span.ValueStart:span.ValueEnd]
 			}
 			e.values[k*count+i] = value
 		}
 	}
-}
-
-// take is read for members that the worker has already found.
-func (e *extractor) take(batch plugins.Batch) {
-	count := batch.Len()
-	for k, name := range e.names {
-		if e.isFile(name) {
-			continue
-		}
-		for i := range count {
-			e.values[k*count+i] = nil
-			if value, present := batch.Member(i, name); present {
-				e.values[k*count+i] = value
-			}
-		}
-	}
-}
-
-// isFile reports whether files were fetched under a name. They take precedence over a
-// member of that name.
-func (e *extractor) isFile(name string) bool { return slices.Contains(e.files, name) }
-
-// takeFiles takes the files that were fetched for the records.
-func (e *extractor) takeFiles(batch plugins.Batch) {
-	count := batch.Len()
-	for k, name := range e.names {
+	for k, name := range names {
 		if !e.isFile(name) {
 			continue
 		}
@@ -103,6 +77,9 @@ func (e *extractor) takeFiles(batch plugins.Batch) {
 		}
 	}
 }
+
+// isFile reports whether files were fetched under a name.
+func (e *extractor) isFile(name string) bool { return slices.Contains(e.files, name) }
 
 // layouts chooses how to write each member.
 func (e *extractor) layouts(count int) []layout {

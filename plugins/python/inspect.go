@@ -37,18 +37,18 @@ func Inspect(ctx context.Context, config plugins.Config) (Facts, error) {
 	if err := k.start(ctx, config); err != nil {
 		return Facts{}, err
 	}
-	reply, err := k.ask(ctx, request{Type: "describe", File: k.config.File, Function: k.config.Function, Frameworks: Frameworks}, "described")
+	reply, err := k.session.ask(ctx, request{Type: "describe", File: k.config.File, Function: k.config.Function, Frameworks: Frameworks}, "described")
 	if err != nil {
 		return Facts{}, err
 	}
-	facts := Facts{Interpreter: k.python.interpreter, Version: k.python.version}
+	facts := Facts{Interpreter: k.session.python.interpreter, Version: k.session.python.version}
 	switch {
 	case reply.SetupPrepare:
 		facts.Prepare = "processes"
 	case reply.Prepare:
 		facts.Prepare = "threads"
 	}
-	seen, err := k.ask(ctx, request{Type: "devices", Frameworks: reply.Imported}, "devices")
+	seen, err := k.session.ask(ctx, request{Type: "devices", Frameworks: reply.Imported}, "devices")
 	if err != nil {
 		return facts, err
 	}

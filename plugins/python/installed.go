@@ -5,25 +5,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
-// warnOfInstalled warns if a kernel that imports gpurun would get another version of it
-// outside gpurun, for example in its own tests. place is what the source's description says.
-func (k *kernel) warnOfInstalled(place [2]string) {
+// installedWarning returns a warning if a kernel that imports gpurun would get another version
+// of it outside gpurun, for example in its own tests; "" otherwise. place is what the source's
+// description says.
+func installedWarning(place [2]string) string {
 	folder, version := place[0], place[1]
 	if folder == "" || sameRunner(folder) {
-		return
+		return ""
 	}
 	if version != "" {
 		version = " " + version
 	}
-	text := fmt.Sprintf("the installed package gpurun%s (%s) is not of the same version as this gpurun, which uses its own instead", version, filepath.Dir(folder))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !slices.Contains(k.asked.warnings, text) {
-		k.asked.warnings = append(k.asked.warnings, text)
-	}
+	return fmt.Sprintf("the installed package gpurun%s (%s) is not of the same version as this gpurun, which uses its own instead", version, filepath.Dir(folder))
 }
 
 // sameRunner reports whether a folder has the modules of this runner that kernels see.

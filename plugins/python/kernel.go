@@ -5,14 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sort"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -46,45 +42,7 @@ type kernel struct {
 	async bool
 	// processes: the first step defines setup_prepare.
 	processes bool
-	python    *child // nil before the first Describe or Open, and after Close
-
-	space   *space
-	extract extractor
-	pool    *pool         // nil unless processes run prepare
-	pace    *pace         // of the threads that run prepare; nil if none do
-	ended   chan struct{} // closed when Python sends nothing more
-	// abandoned: the caller stopped waiting for the last response, so Python may be
-	// stuck and never read another request.
-	abandoned bool
-	replies   chan response // to requests other than batches
-
-	// finishing is held while batches are completed, so that they complete in order.
-	finishing sync.Mutex
-
-	mu      sync.Mutex
-	batches []*inFlight // in order
-	number  uint64
-	names   []string // fields sent with every batch
-	lines   bool     // whole records are sent too
-	broken  error    // why no more batches can be computed
-	asked   asked    // records of an async kernel
-	sources []plugins.Source
-	closing bool
-
-	taken  atomic.Uint64                           // results consumed
-	memory atomic.Pointer[plugins.FrameworkMemory] // as last reported
-}
-
-// inFlight is a batch that Python has.
-type inFlight struct {
-	number  uint64
-	batch   plugins.Batch
-	results *plugins.Results
-	finish  func(error)
-
-	request request
-	failed  error    // set if the main process will not get it
-	file    *os.File // with what prepare returned, if it is large
+	session   *session // nil before the first Describe or Open
 }
 
 // Describe parses the kernel's source in the interpreter that will run it, without
@@ -96,7 +54,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if err := k.start(ctx, config); err != nil {
 		return plugins.Info{}, err
 	}
-	info := plugins.Info{Name: "Python", Version: fmt.Sprintf("%s %s", k.python.version, k.python.interpreter), CanTrim: true, ReadsFetched: true}
+	info := plugins.Info{Name: "Python", Version: fmt.Sprintf("%s %s", k.session.python.version, k.session.python.interpreter), CanTrim: true, ReadsFetched: true}
 	for i, step := range k.steps() {
 		if err := k.describe(ctx, step, &info, i == 0); err != nil {
 			return plugins.Info{}, err
@@ -111,14 +69,14 @@ const defaultConcurrency = 64
 
 // describe adds what one file declares to the info of the files before it.
 func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *plugins.Info, first bool) error {
-	reply, err := k.ask(ctx, request{Type: "describe", File: step.File, Function: step.Function}, "described")
+	reply, err := k.session.ask(ctx, request{Type: "describe", File: step.File, Function: step.Function}, "described")
 	if err != nil {
 		return unusable(step.File, err)
 	}
 	if len(reply.Missing) > 0 {
-		return k.missing(step.File, reply.Missing)
+		return k.session.python.missing(step.File, reply.Missing)
 	}
-	k.warnOfInstalled(reply.Installed)
+	k.session.asked.warn(installedWarning(reply.Installed))
 	if reply.BatchSize > 0 && (info.BatchSize == 0 || reply.BatchSize < info.BatchSize) {
 		info.BatchSize = reply.BatchSize
 	}
@@ -157,7 +115,7 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *pl
 		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
 		info.OnlyInputs = reply.OnlyInputs && len(reply.Inputs) <= maxInputs && len(k.config.Then) == 0 && !k.config.Later
 		info.GroupBy = reply.GroupBy
-		k.names = fieldNames(reply.Inputs)
+		k.session.names = reply.Inputs[:min(len(reply.Inputs), maxFields)]
 	}
 	return nil
 }
@@ -185,25 +143,6 @@ func (k *kernel) ioWorkers(share int) int {
 	return max(1, min(wanted, maxIOWorkers))
 }
 
-// missing is the error for requirements that are not installed, with the command
-// that installs them.
-func (k *kernel) missing(file string, names []string) error {
-	return fault.NoPackage.New("kernel %s requires %s, which %s (Python %s) does not have; install it with: %s -m pip install %s",
-		filepath.Base(file), strings.Join(names, ", "), k.python.interpreter, k.python.version,
-		k.python.interpreter, strings.Join(quoted(names), " "))
-}
-
-// quoted quotes requirements for a shell: torch>=2 would redirect to a file.
-func quoted(names []string) []string {
-	list := slices.Clone(names)
-	for i, name := range list {
-		if strings.ContainsAny(name, "<>=!~;[ ") {
-			list[i] = "'" + name + "'"
-		}
-	}
-	return list
-}
-
 // frameworks lists the frameworks that the kernel imports, with their versions.
 func frameworks(versions map[string]string) []string {
 	var list []string
@@ -217,12 +156,9 @@ func frameworks(versions map[string]string) []string {
 	return list
 }
 
-// fieldNames are the inputs that fit into one scan.
-func fieldNames(inputs []string) []string { return inputs[:min(len(inputs), maxFields)] }
-
 // start reads the configuration and starts the interpreter, once.
 func (k *kernel) start(ctx context.Context, config plugins.Config) error {
-	if k.python != nil {
+	if k.session != nil && !k.session.closed {
 		return nil
 	}
 	k.config = plugins.PythonConfig{}
@@ -236,12 +172,11 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	if err != nil {
 		return err
 	}
-	if k.python, err = startChild(ctx, interpreter, k.terminal); err != nil {
+	python, err := startChild(ctx, interpreter, k.terminal)
+	if err != nil {
 		return err
 	}
-	k.space = newSpace(len(k.python.memory.data)/2, k.python.memory.release)
-	k.ended, k.replies = make(chan struct{}), make(chan response, 1)
-	go k.listen(k.python)
+	k.session = newSession(python)
 	return nil
 }
 
@@ -254,7 +189,8 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	if err := k.start(ctx, config); err != nil { // it was closed since
 		return err
 	}
-	k.python.printer.name(device.Name)
+	s := k.session
+	s.python.printer.name(device.Name)
 	workers := k.ioWorkers(device.Threads)
 	req := request{
 		Type: "open", Steps: k.steps(), Device: &device,
@@ -262,33 +198,30 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	}
 	ready := func(context.Context) error { return nil }
 	if k.processes {
-		if err := k.makePool(workers, device); err != nil {
+		pool, err := newPool(k.session, k.steps()[:1], workers, device)
+		if err != nil {
 			return err
 		}
-		req.PreparedMemory = k.pool.memory.path()
-		ready = k.pool.openFirst()
+		s.mu.Lock()
+		s.pool = pool
+		s.mu.Unlock()
+		req.PreparedMemory = pool.memory.path()
+		ready = pool.openFirst()
 	}
-	reply, err := k.ask(ctx, req, "opened")
+	reply, err := s.ask(ctx, req, "opened")
 	if err == nil {
 		err = ready(ctx)
 	}
 	if err != nil {
-		return unusable(k.fileOf(fault.As(err)), k.withInterpreter(err))
+		return unusable(k.fileOf(fault.As(err)), s.python.withInterpreter(err))
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if reply.Ahead {
-		k.pace = newPace(workers, time.Now)
+		s.pace = newPace(workers, time.Now)
 	}
-	k.learn(reply.Inputs, false)
+	s.learn(reply.Inputs, false)
 	return nil
-}
-
-func (k *kernel) makePool(workers int, device plugins.Device) (err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.pool, err = newPool(k, workers, device)
-	return err
 }
 
 // unusable adds the name of the file that cannot be used.
@@ -298,17 +231,6 @@ func unusable(file string, err error) error {
 		return err
 	}
 	return fault.KernelFile.Of(e.Kind, "kernel %s: %w", filepath.Base(file), err).WithDetail(e.Detail).InStep(e.Step).Signed(e.Sign)
-}
-
-// withInterpreter adds which Python lacks a module: users often have another one in
-// mind.
-func (k *kernel) withInterpreter(err error) error {
-	e := fault.As(err)
-	if e == nil || !strings.HasPrefix(e.Message, "ModuleNotFoundError: ") {
-		return err
-	}
-	return fault.NoPackage.Of(e.Kind, "%w in %s (Python %s): install it there, activate the environment that has it, or name another interpreter",
-		err, k.python.interpreter, k.python.version).Set("python").WithDetail(e.Detail).InStep(e.Step)
 }
 
 // fileOf returns the file of the step that failed.
@@ -321,83 +243,61 @@ func (k *kernel) fileOf(e *fault.Error) string {
 	return k.config.File
 }
 
-// ask sends a request and waits for a response of type want.
-func (k *kernel) ask(ctx context.Context, req request, want string) (response, error) {
-	select {
-	case <-k.replies: // discard the response to an abandoned request
-	default:
+// Process sends a batch to Python.
+func (k *kernel) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
+	if k.async {
+		return plugins.ProcessEach(ctx, k, k.info.Concurrency, batch, results)
 	}
-	if err := k.python.channel.Send(req); err != nil {
-		<-k.ended
-		return response{}, k.brokenBy()
-	}
-	select {
-	case reply := <-k.replies:
-		switch reply.Type {
-		case want:
-			return reply, nil
-		case "failed":
-			return reply, reply.err()
-		}
-		return reply, fault.PythonAnswer.New("Python sent %q instead of %q", reply.Type, want)
-	case <-k.ended:
-		return response{}, k.brokenBy()
-	case <-ctx.Done():
-		k.abandoned = true
-		return response{}, ctx.Err()
-	}
+	k.session.compute(batch, results)
+	return nil
 }
 
-func (k *kernel) isClosing() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.closing
-}
-
-func (k *kernel) brokenBy() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.broken
+// Answer sends a record to Python and waits for its answer.
+func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answer {
+	return k.session.asked.compute(ctx, record)
 }
 
 // Trim releases device memory that the kernel and its frameworks hold but do not
 // need.
 func (k *kernel) Trim(ctx context.Context) error {
-	if k.python == nil {
+	if k.session == nil {
 		return nil
 	}
-	reply, err := k.ask(ctx, request{Type: "trim"}, "trimmed")
+	reply, err := k.session.ask(ctx, request{Type: "trim"}, "trimmed")
 	if reply.Memory != nil {
-		k.memory.Store(reply.Memory)
+		k.session.memory.Store(reply.Memory)
 	}
 	return err
 }
 
 // Memory is what the kernel's framework holds, as last reported.
 func (k *kernel) Memory() plugins.FrameworkMemory {
-	if memory := k.memory.Load(); memory != nil {
+	if k.session == nil {
+		return plugins.FrameworkMemory{}
+	}
+	if memory := k.session.memory.Load(); memory != nil {
 		return *memory
 	}
 	return plugins.FrameworkMemory{}
 }
 
-// noteSources records files that Python has loaded.
-func (k *kernel) noteSources(list [][2]string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, one := range list {
-		source := plugins.Source{Path: one[0], Sum: one[1]}
-		if !slices.Contains(k.sources, source) { // every process loads them
-			k.sources = append(k.sources, source)
-		}
-	}
-}
-
 // Sources are the kernel's files and the user's modules that they imported.
 func (k *kernel) Sources() []plugins.Source {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.Clip(k.sources)
+	if k.session == nil {
+		return nil
+	}
+	k.session.mu.Lock()
+	defer k.session.mu.Unlock()
+	return slices.Clip(k.session.sources)
+}
+
+// Warnings are the places where process blocks the event loop, and what is wrong with an
+// installed package.
+func (k *kernel) Warnings() []string {
+	if k.session == nil {
+		return nil
+	}
+	return k.session.asked.allWarnings()
 }
 
 // closeGrace is how long the kernel's close function may take; the worker waits 10 s.
@@ -405,43 +305,42 @@ const closeGrace = 8 * time.Second
 
 // Close runs the kernel's close function and ends the interpreter.
 func (k *kernel) Close() error {
-	if k.python == nil {
+	s := k.session
+	if s == nil || s.closed {
 		return nil
 	}
-	k.mu.Lock()
-	k.closing = true
-	broken := k.broken != nil
-	k.mu.Unlock()
-	if k.pool != nil {
-		k.pool.close()
+	s.mu.Lock()
+	s.closed = true
+	broken := s.broken != nil
+	s.mu.Unlock()
+	if s.pool != nil {
+		s.pool.close()
 	}
 	var err error
 	if !broken {
-		err = k.finish()
+		err = s.finish(filepath.Base(k.config.File))
 	}
-	k.python.process.KillGroup()
-	<-k.ended
-	k.python.free()
-	k.python, k.pool = nil, nil
+	s.python.process.KillGroup()
+	<-s.ended
+	s.python.free()
 	return err
 }
 
 // finish asks Python to exit and waits for it.
-func (k *kernel) finish() error {
-	name := filepath.Base(k.config.File)
-	if k.abandoned {
+func (s *session) finish(name string) error {
+	if s.abandoned {
 		return fault.KernelTimeout.New("kernel %s did not respond and was killed", name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	_, err := k.ask(ctx, request{Type: "close"}, "closed")
+	_, err := s.ask(ctx, request{Type: "close"}, "closed")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.KernelNotClosed.New("kernel %s did not close within %s and was killed", name, closeGrace)
 	case err != nil:
 		return err
 	}
-	if !k.python.process.End(exitGrace) {
+	if !s.python.process.End(exitGrace) {
 		return fault.KernelNotClosed.New("kernel %s closed but did not exit within %s and was killed", name, exitGrace)
 	}
 	return nil

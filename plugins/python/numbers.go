@@ -18,74 +18,56 @@ type numbers struct {
 func (n *numbers) reset() { n.buffer = n.buffer[:0] }
 
 // read returns the kind, width and values of a column; kind is "" if it is not a
-// column of numbers.
+// column of numbers. It is one of plain values, or of arrays of equal length, of which one
+// fraction makes all of them fractions: vectors often contain 0 for 0.0.
 func (n *numbers) read(values [][]byte) (kind string, width int, data []byte) {
-	if values[0][0] != '[' {
-		return n.plain(values)
-	}
-	return n.arrays(values)
-}
-
-func (n *numbers) plain(values [][]byte) (string, int, []byte) {
-	whole := 0
-	for _, value := range values {
-		if isWhole(value) {
-			whole++
+	isArray := values[0][0] == '['
+	fractions, width := 0, 0
+	for i, value := range values {
+		if isArray {
+			value = bytes.TrimSpace(value[1 : len(value)-1])
 		}
-	}
-	start := len(n.buffer)
-	ok := whole == 0 || whole == len(values)
-	for i := 0; ok && i < len(values); i++ {
-		ok = n.append(values[i], whole > 0)
-	}
-	if !ok {
-		return "", 0, nil
-	}
-	return kindName(whole > 0), 0, n.buffer[start:]
-}
-
-// arrays parses arrays of equal length. One fraction makes all of them fractions:
-// vectors often contain 0 for 0.0.
-func (n *numbers) arrays(values [][]byte) (string, int, []byte) {
-	whole, width := true, -1
-	for _, value := range values {
-		count, allWhole, ok := inspect(value)
-		if !ok || count == 0 || width >= 0 && count != width {
+		count := bytes.Count(value, comma) + 1
+		if len(value) == 0 || i > 0 && count != width || !isNumeric(value) {
 			return "", 0, nil
 		}
-		width, whole = count, whole && allWhole
+		width = count
+		if bytes.ContainsAny(value, ".eE") {
+			fractions++
+		}
+	}
+	whole := fractions == 0
+	if !isArray && !whole && fractions < len(values) {
+		return "", 0, nil
 	}
 	start := len(n.buffer)
 	for _, value := range values {
-		for element := range bytes.SplitSeq(value[1:len(value)-1], comma) {
+		for element := range bytes.SplitSeq(bytes.Trim(value, "[]"), comma) {
 			if !n.append(bytes.TrimSpace(element), whole) {
 				return "", 0, nil
 			}
 		}
 	}
-	return kindName(whole), width, n.buffer[start:]
+	kind = "float"
+	if whole {
+		kind = "int"
+	}
+	if !isArray {
+		width = 0
+	}
+	return kind, width, n.buffer[start:]
 }
 
 var comma = []byte(",")
 
-// inspect counts the elements of a valid array; ok is false if they are not all numbers.
-func inspect(value []byte) (count int, whole, ok bool) {
-	whole, count = true, 1
-	for _, c := range value[1 : len(value)-1] {
-		switch {
-		case c == ',':
-			count++
-		case '0' <= c && c <= '9' || c == '-' || c == '+' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
-		case c == '.' || c == 'e' || c == 'E':
-			whole = false
-		default:
-			return 0, false, false
+// isNumeric reports whether there are only numbers and what separates them.
+func isNumeric(value []byte) bool {
+	for _, c := range value {
+		if c > '9' && c != 'e' && c != 'E' || c > ' ' && c < '+' || c == '/' {
+			return false
 		}
 	}
-	if len(bytes.TrimSpace(value[1:len(value)-1])) == 0 {
-		return 0, false, true
-	}
-	return count, whole, true
+	return true
 }
 
 func (n *numbers) append(value []byte, whole bool) bool {
@@ -97,13 +79,4 @@ func (n *numbers) append(value []byte, whole bool) bool {
 	f, err := strconv.ParseFloat(string(value), 64)
 	n.buffer = binary.LittleEndian.AppendUint64(n.buffer, math.Float64bits(f))
 	return err == nil
-}
-
-func isWhole(value []byte) bool { return !bytes.ContainsAny(value, ".eE") }
-
-func kindName(whole bool) string {
-	if whole {
-		return "int"
-	}
-	return "float"
 }

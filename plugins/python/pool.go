@@ -26,7 +26,7 @@ import (
 // A process that dies with a batch fails it as a crash, and the worker restarts the kernel,
 // as after any crash. One that dies idle is replaced.
 type pool struct {
-	kernel  *kernel
+	session *session
 	memory  *memory // for what prepare returns
 	space   *space
 	records *os.File // the memory of the records, read-only
@@ -72,18 +72,18 @@ const maxReady = 512 << 20
 var preparedSizes = memorySizes
 
 // newPool creates the pool without its processes.
-func newPool(k *kernel, limit int, device plugins.Device) (_ *pool, err error) {
+func newPool(s *session, steps []plugins.PythonStep, limit int, device plugins.Device) (_ *pool, err error) {
 	device.GPU, device.Count, device.Memory = false, 0, 0
 	device.Threads = max(1, device.Threads/limit)
 	p := &pool{
-		kernel: k, limit: limit, pace: newProcessPace(limit), running: map[*preparer]bool{},
-		setup: request{Type: "open", Steps: k.steps()[:1], Device: &device},
+		session: s, limit: limit, pace: newProcessPace(limit), running: map[*preparer]bool{},
+		setup: request{Type: "open", Steps: steps, Device: &device},
 		env:   preparerEnvironment(device.Threads),
 	}
 	if p.memory, err = newMemory(preparedSizes); err != nil {
 		return nil, err
 	}
-	if p.records, err = k.python.memory.readOnly(); err == nil {
+	if p.records, err = s.python.memory.readOnly(); err == nil {
 		p.modules, err = p.memory.writeModules()
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *pool) start(done func(error)) bool {
 
 // open starts a process and waits until its setup_prepare has returned.
 func (p *pool) open() (*preparer, error) {
-	main := p.kernel.python
+	main := p.session.python
 	one := &preparer{child: &child{what: "a prepare process", interpreter: main.interpreter, terminal: main.terminal}}
 	err := one.start(p.ctx, []string{fmt.Sprint(p.modules), "5", "prepare"}, p.env, p.records, p.memory.file)
 	if err != nil {
@@ -179,7 +179,7 @@ func (p *pool) open() (*preparer, error) {
 		one.kill()
 		return nil, err
 	}
-	p.kernel.noteSources(reply.Sources)
+	p.session.noteSources(reply.Sources)
 	return one, nil
 }
 
@@ -215,8 +215,8 @@ func (p *pool) next() (*frame.Conn, request) {
 		p.begun--
 		p.passed++
 		p.pace.taken()
-		req.Taken = p.kernel.taken.Load()
-		return p.kernel.python.channel, req
+		req.Taken = p.session.taken.Load()
+		return p.session.python.channel, req
 	}
 	if p.begun == len(p.pending) || p.begun >= p.pace.wanted || p.begun > p.limit && p.ready > maxReady {
 		return nil, request{}
@@ -251,7 +251,7 @@ func (p *pool) grown(err error) {
 		waiting = nil
 	}
 	p.mu.Unlock()
-	p.kernel.python.printer.write(fmt.Appendf(nil, "gpurun: cannot start another prepare process: %v", err))
+	p.session.python.printer.write(fmt.Appendf(nil, "gpurun: cannot start another prepare process: %v", err))
 	for _, b := range waiting {
 		p.fail(b, fault.PythonNotStarted.Of(fault.Worker, "cannot start a prepare process: %w", err).WithDetail(detailOf(err)))
 	}
@@ -295,10 +295,10 @@ func (p *pool) listen(one *preparer) {
 }
 
 func (p *pool) take(one *preparer, r response, asked *extractor) error {
-	p.kernel.noteSources(r.Sources)
+	p.session.noteSources(r.Sources)
 	switch r.Type {
 	case "ask":
-		return p.kernel.supply(one.child, r, asked)
+		return p.session.supply(one.child, r, asked)
 	case "reserve":
 		at, err := p.space.take(r.Batch, r.Size, false) // waiting could last forever: an earlier batch may need room too
 		if err != nil {
@@ -372,7 +372,7 @@ func (p *pool) fail(b *inFlight, err error) {
 		}
 	}
 	p.mu.Unlock()
-	p.kernel.failBatch(b, err)
+	p.session.failBatch(b, err)
 	p.advance()
 }
 
