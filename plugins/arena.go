@@ -1,8 +1,8 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -21,9 +21,10 @@ type arena struct {
 	// ownAt and peerAt are the offsets of the halves in the arena; offsets in messages
 	// count from its beginning.
 	ownAt, peerAt uint64
-	space         space
 
 	mu     sync.Mutex
+	space  *shmem.Space
+	last   uint64 // number of the last region
 	unmap  func()
 	users  int  // regions and streams that need the mappings
 	closed bool // no further regions are allocated
@@ -42,44 +43,49 @@ const (
 // without a copy. Records in any other memory are copied.
 type Memory struct {
 	arena  *arena
-	region region
+	number uint64
+	start  int
+	data   []byte
 }
+
+const (
+	// minRegion is the multiple that sizes are rounded up to.
+	minRegion = 4 << 10
+	// outsized is the size from which the pages of a freed region are returned to the
+	// system. Smaller regions keep theirs warm for the next batch.
+	outsized = 16 << 20
+)
 
 // alloc allocates at least n bytes of this side's half; nil if there is no room.
 func (a *arena) alloc(n int) *Memory {
-	if a == nil {
+	if a == nil || n > len(a.own) {
 		return nil
 	}
+	size := max(n+minRegion-1, minRegion) / minRegion * minRegion
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return nil
 	}
-	r, ok := a.space.alloc(n)
+	start, ok := a.space.Take(a.last+1, size)
 	if !ok {
 		return nil
 	}
+	a.last++
 	a.users++
-	return &Memory{a, r}
+	return &Memory{a, a.last, start, a.own[start : start+size : start+size]}
 }
 
 // Bytes returns the memory, the same slice each time.
-func (b *Memory) Bytes() []byte {
-	return b.arena.own[b.region.offset : b.region.offset+b.region.size : b.region.offset+b.region.size]
-}
+func (b *Memory) Bytes() []byte { return b.data }
 
 // Free releases the memory. The batch whose records it holds must be complete, and the
 // caller must not use the bytes or the records afterwards.
 func (b *Memory) Free() {
-	a := b.arena
-	if b.region.size >= outsized {
-		shmem.Drop(b.Bytes(), 0, len(b.Bytes()))
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.space.release(b.region)
-	a.users--
-	a.release()
+	b.arena.mu.Lock()
+	b.arena.space.Give(b.number)
+	b.arena.mu.Unlock()
+	b.arena.drop()
 }
 
 // hold keeps the mappings until drop is called; false if they are already unmapped.
@@ -154,11 +160,13 @@ func (a *arena) isTheirs(at uintptr) bool {
 	return at >= from && at-from < uintptr(len(a.peer))
 }
 
+var errNoArena = errors.New("it refers to shared memory, but there is none")
+
 // at returns n bytes of the other side's half, starting at offset. The other side may
 // send any offset and may change the bytes at any time: inspect a copy.
 func (a *arena) at(offset, n uint64) ([]byte, error) {
 	if a == nil {
-		return nil, fmt.Errorf("it refers to shared memory, but there is none")
+		return nil, errNoArena
 	}
 	start := offset - a.peerAt
 	if offset < a.peerAt || start > uint64(len(a.peer)) || n > uint64(len(a.peer))-start {
@@ -177,16 +185,4 @@ func parseArena(value string) (descriptor int, size uint64, err error) {
 		return 0, 0, fmt.Errorf("invalid %s=%q", arenaVariable, value)
 	}
 	return descriptor, size, nil
-}
-
-// withoutVariable returns env without the variable: a kernel started by another kernel
-// must not take its parent's arena for its own.
-func withoutVariable(env []string, name string) []string {
-	kept := make([]string, 0, len(env))
-	for _, entry := range env {
-		if !strings.HasPrefix(entry, name+"=") {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
 }

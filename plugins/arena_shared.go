@@ -33,7 +33,7 @@ func makeArena(size uint64) (*arena, *os.File, error) {
 // mapArena maps both halves; the first is the worker's.
 func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 	half := size / 2
-	a := &arena{ownAt: 0, peerAt: half, space: space{size: half}}
+	a := &arena{peerAt: half}
 	if !worker {
 		a.ownAt, a.peerAt = half, 0
 	}
@@ -45,6 +45,7 @@ func mapArena(fd int, size uint64, worker bool) (*arena, error) {
 		shmem.Unmap(a.own)
 		return nil, err
 	}
+	a.space = shmem.NewSpace(a.own, outsized)
 	a.unmap = func() {
 		shmem.Unmap(a.own)
 		shmem.Unmap(a.peer)

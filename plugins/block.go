@@ -40,7 +40,7 @@ func (c *carrier) place(n int) (data []byte, offset uint64) {
 		return nil, 0
 	}
 	c.held = append(c.held, b)
-	return b.Bytes()[:n], c.arena.ownAt + b.region.offset
+	return b.Bytes()[:n], c.arena.ownAt + uint64(b.start)
 }
 
 // free releases the arena memory of the message.
@@ -159,14 +159,18 @@ func unpackInPlace(block *kernelpb.Block, a *arena) ([][]byte, error) {
 	if len(gaps) != len(block.GetLengths()) {
 		return nil, fmt.Errorf("a block of %d items has %d gaps", len(block.GetLengths()), len(gaps))
 	}
-	at := block.GetOffset()
+	if a == nil {
+		return nil, errNoArena
+	}
+	at, size := block.GetOffset()-a.peerAt, uint64(len(a.peer)) // an offset before the half wraps
 	for i, length := range block.GetLengths() {
 		at += uint64(gaps[i])
-		var err error
-		if items[i], err = a.at(at, uint64(length)); err != nil {
-			return nil, err
+		end := at + uint64(length)
+		if at > size || end > size {
+			return nil, fmt.Errorf("item %d of a block is outside the shared memory", i)
 		}
-		at += uint64(length)
+		items[i] = a.peer[at:end:end]
+		at = end
 	}
 	return items, nil
 }

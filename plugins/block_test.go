@@ -44,8 +44,8 @@ func TestBlockThroughTheArena(t *testing.T) {
 			if err != nil || !equal(got, items) {
 				t.Errorf("%d items of %d bytes: %v", n, size, err)
 			}
-			if c.free(); host.space.used != 0 {
-				t.Errorf("%d regions are used", host.space.used)
+			if c.free(); host.space.Blocks() != 0 {
+				t.Errorf("%d regions are used", host.space.Blocks())
 			}
 		}
 	}
@@ -109,8 +109,8 @@ func TestRecordsInPlace(t *testing.T) {
 	stale, memory := place(t, other, 1, []byte("old"), []byte("older"))
 	check("another arena", stale, false)
 	memory.Free()
-	if host.space.used != 0 {
-		t.Errorf("%d regions are used", host.space.used)
+	if host.space.Blocks() != 0 {
+		t.Errorf("%d regions are used", host.space.Blocks())
 	}
 }
 
@@ -151,8 +151,8 @@ func TestReplyRoundTripThroughTheArena(t *testing.T) {
 			t.Fatalf("seed %d: sent\n%s\ngot\n%s", seed, a, b)
 		}
 	}
-	if kernel.space.used != 0 {
-		t.Errorf("%d regions are used", kernel.space.used)
+	if kernel.space.Blocks() != 0 {
+		t.Errorf("%d regions are used", kernel.space.Blocks())
 	}
 }
 
@@ -170,8 +170,8 @@ func TestResultsAreCopies(t *testing.T) {
 	sent.Column(JSON("j", [][]byte{[]byte("1"), []byte("[2]"), []byte("{}")}))
 	sent.complete(nil)
 	reply := packReply(&carrier{arena: kernel}, 1, blank(3), sent)
-	if reply.Lines.Offset == nil || kernel.space.used != 7 {
-		t.Fatalf("only %d of 7 lie in the arena", kernel.space.used)
+	if reply.Lines.Offset == nil || kernel.space.Blocks() != 7 {
+		t.Fatalf("only %d of 7 lie in the arena", kernel.space.Blocks())
 	}
 	got := NewResults(3)
 	if err := unpackReply(host, reply, got); err != nil {

@@ -68,8 +68,9 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 	reply := &kernelpb.ProcessReply{Sequence: sequence, Verdicts: make([]byte, len(r.verdicts)), Nulls: uint32(min(max(r.nulls, 0), math.MaxUint32))}
 	var lines [][]byte
 	for i, verdict := range r.verdicts {
-		switch result := r.At(i); verdict {
+		switch verdict {
 		case Lines:
+			result := r.At(i)
 			if len(result.Lines) == 1 && c.isSame(result.Lines[0], batch.Record(i)) {
 				verdict = Unchanged
 				break
@@ -80,6 +81,7 @@ func packReply(c *carrier, sequence uint64, batch Batch, r *Results) *kernelpb.P
 			lines = append(lines, result.Lines...)
 			reply.LineCounts = append(reply.LineCounts, uint32(len(result.Lines)))
 		case Failed:
+			result := r.At(i)
 			failure := result.Raised
 			if failure == nil {
 				failure = fault.KernelException.Of(fault.Record, "%s", result.Message).InStep(result.Step)

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,7 +76,9 @@ func (r *processRunner) Start(context.Context) error {
 		return err
 	}
 	defer stderrChild.Close()
-	env := append(withoutVariable(r.command.Env, arenaVariable), r.env...)
+	// A kernel started by another kernel must not take its parent's arena for its own.
+	env := slices.DeleteFunc(slices.Clone(r.command.Env), func(entry string) bool { return strings.HasPrefix(entry, arenaVariable+"=") })
+	env = append(env, r.env...)
 	var inherited []*os.File
 	if r.arena != nil {
 		inherited = append(inherited, r.arena)

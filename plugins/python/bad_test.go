@@ -74,6 +74,12 @@ func TestUnusableFiles(t *testing.T) {
 	})
 }
 
+// greeting returns the command with which an interpreter of this version says hello.
+func greeting(version string) string {
+	hello := `{"version":[` + version + `]}`
+	return fmt.Sprintf("printf '\\%03o\\0\\0\\0%s' >&3", len(hello), hello)
+}
+
 // Interpreters that are missing, too old, or not Python.
 func TestInterpreters(t *testing.T) {
 	good := needPython(t)
@@ -88,8 +94,8 @@ func TestInterpreters(t *testing.T) {
 	for name, test := range map[string]struct{ path, want string }{
 		"missing":     {filepath.Join(dir, "nothing"), "no such file"},
 		"not in PATH": {"no-such-python", "not found"},
-		"too old":     {fake("old", "printf '3.8.18\\n' >&3"), "is Python 3.8.18; Python kernels need 3.9 or newer"},
-		"of old":      {fake("ancient", "printf '2.7.18\\n' >&3"), "is Python 2.7.18; Python kernels need 3.9 or newer"},
+		"too old":     {fake("old", greeting("3,8,18")), "is Python 3.8.18; Python kernels need 3.9 or newer"},
+		"of old":      {fake("ancient", greeting("2,7,18")), "is Python 2.7.18; Python kernels need 3.9 or newer"},
 		"none":        {"/bin/true", "/bin/true is not a working Python interpreter: exit status 0"},
 		"broken":      {fake("broken", "echo 'cannot find libpython' >&2; exit 127"), "is not a working Python interpreter: exit status 127: cannot find libpython"},
 	} {

@@ -90,7 +90,7 @@ func newPool(s *session, steps []plugins.PythonStep, limit int, device plugins.D
 		p.memory.close()
 		return nil, err
 	}
-	p.space = newSpace(len(p.memory.data), p.memory.release)
+	p.space = newSpace(p.memory.data)
 	_, _ = p.space.take(0, p.modules, false) // later processes read them too
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil

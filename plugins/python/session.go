@@ -55,7 +55,7 @@ type inFlight struct {
 
 func newSession(python *child) *session {
 	s := &session{
-		python: python, space: newSpace(len(python.memory.data)/2, python.memory.release),
+		python: python, space: newSpace(python.memory.data[:len(python.memory.data)/2]),
 		ended: make(chan struct{}), replies: make(chan response, 1),
 	}
 	s.asked.session = s

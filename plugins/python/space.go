@@ -1,36 +1,23 @@
 package python
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/shmem"
 )
 
-// space allocates from the half of the shared memory that this process writes. It
-// picks the lowest free offset, so that it touches no more memory than the batches
-// in flight need.
+// space allocates memory for batches, and waits for it.
 type space struct {
-	size int
-	// freed is called for each block that is freed.
-	freed func(start, end int)
-
 	mu     sync.Mutex
 	change sync.Cond
-	blocks []block // by offset
+	memory *shmem.Space
+	size   int
 	closed bool
 }
 
-type block struct {
-	start, end int
-	owner      uint64
-}
-
-// blockAlign keeps two processes from writing to the same cache line.
-const blockAlign = 64
-
-func newSpace(size int, freed func(start, end int)) *space {
-	s := &space{size: size, freed: freed}
+func newSpace(memory []byte) *space {
+	s := &space{memory: shmem.NewSpace(memory, keepBytes), size: len(memory)}
 	s.change.L = &s.mu
 	return s
 }
@@ -43,46 +30,23 @@ var errNoSpace = fault.TooLarge.New("the batch does not fit into the memory shar
 func (s *space) take(owner uint64, n int, wait bool) (start int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		start, at := s.place(n)
-		switch {
-		case s.closed:
-			return 0, errNoSpace
-		case at >= 0:
-			s.blocks = slices.Insert(s.blocks, at, block{start, start + n, owner})
+	for !s.closed {
+		if start, ok := s.memory.Take(owner, n); ok {
 			return start, nil
-		case !wait || len(s.blocks) == 0 || n > s.size:
-			return 0, errNoSpace
+		}
+		if !wait || s.memory.Blocks() == 0 || n > s.size {
+			break
 		}
 		s.change.Wait()
 	}
+	return 0, errNoSpace
 }
 
-// place returns the lowest offset of n free bytes and its index among the blocks;
-// index -1 if there is no room.
-func (s *space) place(n int) (start, at int) {
-	for i, b := range s.blocks {
-		if b.start-start >= n {
-			return start, i
-		}
-		start = (b.end + blockAlign - 1) / blockAlign * blockAlign
-	}
-	if s.size-start >= n {
-		return start, len(s.blocks)
-	}
-	return 0, -1
-}
-
-// give frees all blocks of a batch.
+// give frees all memory of a batch.
 func (s *space) give(owner uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.blocks = slices.DeleteFunc(s.blocks, func(b block) bool {
-		if b.owner == owner {
-			s.freed(b.start, b.end)
-		}
-		return b.owner == owner
-	})
+	s.memory.Give(owner)
 	s.change.Broadcast()
 }
 
