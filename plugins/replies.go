@@ -33,7 +33,7 @@ func (o *replies) consumed(sequence uint64) {
 	}
 }
 
-func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan *started, room <-chan struct{}) error {
+func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan *started) error {
 	var failed error
 	for batch := range open {
 		select {
@@ -41,7 +41,6 @@ func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan 
 		case <-stream.Context().Done():
 			failed = stream.Context().Err()
 		}
-		<-room
 		if failed == nil { // else the worker no longer listens: just drain the queue
 			failed = o.send(stream, batch)
 		}

@@ -90,18 +90,17 @@ func (s *server) Process(stream kernelpb.Kernel_ProcessServer) error {
 	s.calls.Lock()
 	size, inputs := s.inFlight, s.inputs
 	s.calls.Unlock()
-	open := make(chan *started, size) // in order of arrival
-	room := make(chan struct{}, size)
+	open := make(chan *started, size-1) // in order of arrival; the sender waits for another
 	sent := make(chan error, 1)
 	out := &replies{reporter: s.reporter}
-	go func() { sent <- out.sendInOrder(stream, open, room) }()
+	go func() { sent <- out.sendInOrder(stream, open) }()
 
-	err := s.receive(stream, inputs, open, room, out)
+	err := s.receive(stream, inputs, open, out)
 	close(open)
 	return errors.Join(err, <-sent)
 }
 
-func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- *started, room chan<- struct{}, out *replies) error {
+func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, open chan<- *started, out *replies) error {
 	ctx := stream.Context()
 	for {
 		request, err := stream.Recv()
@@ -116,13 +115,15 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		if err != nil {
 			return err
 		}
+		next := &started{sequence: request.GetSequence(), batch: batch, results: NewResults(batch.Len()), carrier: &carrier{arena: s.arena, least: inlineBelow}}
+		next.results.onCPU, next.results.take = s.onCPU, next.pack
 		// Wait until the kernel has room for another batch.
 		select {
-		case room <- struct{}{}:
+		case open <- next:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		open <- s.submit(ctx, request.GetSequence(), batch)
+		s.submit(ctx, next)
 	}
 }
 
@@ -140,12 +141,9 @@ func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) 
 	return batch.WithIsolation(time.Duration(request.GetIsolateMs())*time.Millisecond).withFetched(request.GetFetched(), s.arena)
 }
 
-func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *started {
+func (s *server) submit(ctx context.Context, b *started) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	r := NewResults(batch.Len())
-	b := &started{sequence: sequence, batch: batch, results: r, carrier: &carrier{arena: s.arena, least: inlineBelow}}
-	r.onCPU, r.take = s.onCPU, b.pack
 	// Make a write to a record panic, so that the crash prints only the trace of the
 	// kernel instead of those of all goroutines.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -154,9 +152,8 @@ func (s *server) submit(ctx context.Context, sequence uint64, batch Batch) *star
 		watchCalls()
 	}
 	began := time.Now()
-	submit(ctx, s.kernel, batch, r)
+	submit(ctx, s.kernel, b.batch, b.results)
 	s.long = time.Since(began) >= longBatch
-	return b
 }
 
 // explainFault turns a panic caused by a write to a record into one that says so.

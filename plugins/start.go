@@ -56,8 +56,11 @@ const (
 type Process struct {
 	*client
 	life
-	closeOnce sync.Once
-	closeErr  error
+	closeOnce func() error
+}
+
+func newProcess(c *client, l life) *Process {
+	return &Process{c, l, sync.OnceValue(func() error { return l.end(c) })}
 }
 
 // life is where a kernel runs.
@@ -77,10 +80,7 @@ type life interface {
 
 // Close closes the kernel, asks the process to exit, and kills it if it does not exit in
 // time. A second call does nothing and returns the same error.
-func (p *Process) Close() error {
-	p.closeOnce.Do(func() { p.closeErr = p.end(p.client) })
-	return p.closeErr
-}
+func (p *Process) Close() error { return p.closeOnce() }
 
 // child is a kernel in a process of its own.
 type child struct {
@@ -139,7 +139,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		return nil, err
 	}
 	c.client.link.explain, c.client.link.arena = c.explain, shared
-	return &Process{client: c.client, life: c}, nil
+	return newProcess(c.client, c), nil
 }
 
 // newArena creates the memory to share with the process. If that fails, records are sent

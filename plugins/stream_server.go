@@ -22,17 +22,18 @@ func (s *server) Stream(stream kernelpb.Kernel_StreamServer) error {
 	if !ok {
 		return status.Error(codes.Unimplemented, "the kernel computes batches")
 	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
 	s.calls.Lock()
 	calls := &answerCalls{
 		server: s, kernel: kernel, inputs: s.inputs, onCPU: s.onCPU,
-		cancels: make(map[uint64]context.CancelFunc), wake: make(chan struct{}, 1), idle: make(chan answerCall),
+		cancels: make(map[uint64]context.CancelFunc), wake: make(chan struct{}, 1), crew: newCrew(ctx),
 	}
 	s.calls.Unlock()
 	sent := make(chan error, 1)
 	go func() { sent <- calls.send(stream) }()
 	err := calls.receive(stream)
 	calls.running.Wait()
-	close(calls.idle)
 	calls.end()
 	return errors.Join(err, <-sent)
 }
@@ -44,8 +45,8 @@ type answerCalls struct {
 	inputs  []string
 	onCPU   bool
 	running sync.WaitGroup
-	idle    chan answerCall // to a goroutine that has nothing to do; their stacks have grown
-	wake    chan struct{}   // signals answers and the end
+	crew    crew
+	wake    chan struct{} // signals answers and the end
 
 	mu      sync.Mutex
 	cancels map[uint64]context.CancelFunc // of the records in flight
@@ -83,15 +84,6 @@ func (a *answerCalls) receive(stream kernelpb.Kernel_StreamServer) error {
 	}
 }
 
-// answerCall is a call of the kernel for one record.
-type answerCall struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	number  uint64
-	record  Record
-	started time.Time
-}
-
 // start calls the kernel for one record.
 func (a *answerCalls) start(ctx context.Context, number uint64, record Record) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,24 +91,15 @@ func (a *answerCalls) start(ctx context.Context, number uint64, record Record) {
 	a.cancels[number] = cancel
 	a.mu.Unlock()
 	a.running.Add(1)
-	call := answerCall{ctx, cancel, number, record, time.Now()}
-	select {
-	case a.idle <- call:
-	default:
-		go a.serve(call)
-	}
-}
-
-// serve makes a call, and then others until the stream ends.
-func (a *answerCalls) serve(call answerCall) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer a.server.explainFault()
-	for more := true; more; call, more = <-a.idle {
-		answer := a.kernel.Answer(call.ctx, call.record).checked(a.onCPU)
-		call.cancel()
-		a.answer(call.number, answer, time.Since(call.started))
-		a.running.Done()
-	}
+	started := time.Now()
+	a.crew.do(func() {
+		defer a.running.Done()
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer a.server.explainFault()
+		answer := a.kernel.Answer(ctx, record).checked(a.onCPU)
+		cancel()
+		a.answer(number, answer, time.Since(started))
+	})
 }
 
 func (a *answerCalls) giveUp(number uint64) {

@@ -20,8 +20,8 @@ import (
 func Within(k Concurrent) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := newClient(direct{server: newServer(k, nil)})
-	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, idle: make(chan func())}
-	return &Process{client: c, life: c.within}
+	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, crew: newCrew(ctx)}
+	return newProcess(c, c.within)
 }
 
 // within makes the calls to a kernel in this process.
@@ -29,7 +29,7 @@ type within struct {
 	kernel  Concurrent
 	ctx     context.Context // done when the kernel was killed or closed
 	cancel  context.CancelFunc
-	idle    chan func() // to goroutines without work, which are reused because their stacks have grown
+	crew    crew
 	running sync.WaitGroup
 	limit   time.Duration // by then, the kernel itself gives a record up; 0 if it does not
 }
@@ -37,19 +37,14 @@ type within struct {
 // ask is [client.Ask].
 func (w *within) ask(record Record, limit time.Duration, onCPU bool, answered func(a Answer, expired bool)) {
 	w.running.Add(1)
-	call := func() {
+	w.crew.do(func() {
 		defer w.running.Done()
 		ctx, cancel := w.limited(limit)
 		defer cancel()
 		a := w.answer(ctx, record).checked(onCPU)
 		a.Message, a.Detail = valid(a.Message), valid(a.Detail)
 		answered(a, errors.Is(ctx.Err(), context.DeadlineExceeded))
-	}
-	select {
-	case w.idle <- call:
-	default:
-		go w.serve(call)
-	}
+	})
 }
 
 // limited returns the context of a call. A kernel that gives records up itself needs no time limit
@@ -61,18 +56,6 @@ func (w *within) limited(limit time.Duration) (context.Context, context.CancelFu
 	return context.WithTimeout(w.ctx, limit)
 }
 
-// serve makes a call, and then others until the kernel ends.
-func (w *within) serve(call func()) {
-	for {
-		call()
-		select {
-		case call = <-w.idle:
-		case <-w.ctx.Done():
-			return
-		}
-	}
-}
-
 // answer calls the kernel. A panic fails the record, and does not end this process.
 func (w *within) answer(ctx context.Context, record Record) (a Answer) {
 	defer func() {
@@ -81,6 +64,34 @@ func (w *within) answer(ctx context.Context, record Record) (a Answer) {
 		}
 	}()
 	return w.kernel.Answer(ctx, record)
+}
+
+// crew makes calls in goroutines that are reused, because their stacks have grown.
+type crew struct {
+	idle chan func() // to goroutines without work
+	end  <-chan struct{}
+}
+
+func newCrew(ctx context.Context) crew { return crew{make(chan func()), ctx.Done()} }
+
+func (c crew) do(call func()) {
+	select {
+	case c.idle <- call:
+	default:
+		go c.work(call)
+	}
+}
+
+// work makes a call, and then others until the end.
+func (c crew) work(call func()) {
+	for {
+		call()
+		select {
+		case call = <-c.idle:
+		case <-c.end:
+			return
+		}
+	}
 }
 
 // killWithin is how long calls may take to return after the kernel was killed.

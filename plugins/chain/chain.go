@@ -59,7 +59,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		return plugins.Info{}, fault.NoKernel.Of(fault.Incompatible, "the kernel chain needs steps").Set("step KERNEL")
 	}
 	k.nanFails = c.NaN == "error"
-	info := plugins.Info{Name: "chain"}
+	var info plugins.Info
 	for i, one := range c.Steps {
 		process, err := start(ctx, one)
 		if err != nil {
@@ -76,7 +76,12 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		}
 		needs.InFlight = max(1, needs.InFlight)
 		k.steps[i].inFlight = needs.InFlight + needs.Ahead
-		info = add(info, needs, i == 0)
+		if i == 0 {
+			info = plugins.Info{Name: "chain", GrowBatch: true, InFlight: -1, Inputs: needs.Inputs, GroupBy: needs.GroupBy, ReadsFetched: needs.ReadsFetched}
+		}
+		info = info.Then(needs)
+		info.InFlight += needs.InFlight + 1 // one batch in transit, so that the step never waits
+		info.Ahead += needs.Ahead
 	}
 	k.info = info
 	return info, nil
@@ -88,35 +93,6 @@ func start(ctx context.Context, one plugins.ChainStep) (*plugins.Process, error)
 		Path: one.Path, Args: one.Args, Env: os.Environ(), Log: os.Stderr,
 		SocketDir: os.Getenv("PLUGIN_UNIX_SOCKET_DIR"),
 	})
-}
-
-// add combines the requirements of two steps. Inputs, GroupBy and ReadsFetched are
-// those of the first step only, because no other sees the original records.
-func add(a, b plugins.Info, first bool) plugins.Info {
-	if b.BatchSize > 0 && (a.BatchSize == 0 || b.BatchSize < a.BatchSize) {
-		a.BatchSize = b.BatchSize
-	}
-	if b.MaxWorkers > 0 && (a.MaxWorkers == 0 || b.MaxWorkers < a.MaxWorkers) {
-		a.MaxWorkers = b.MaxWorkers
-	}
-	a.GrowBatch = b.GrowBatch && (first || a.GrowBatch) // the others may not take large ones
-	a.NeedsGPU = a.NeedsGPU || b.NeedsGPU
-	a.CanTrim = a.CanTrim || b.CanTrim
-	a.MinMemory += b.MinMemory
-	a.InFlight += b.InFlight
-	a.Ahead += b.Ahead
-	if !first {
-		a.InFlight++ // one batch in transit, so that the step never waits
-	}
-	for _, name := range b.Frameworks {
-		if !slices.Contains(a.Frameworks, name) {
-			a.Frameworks = append(a.Frameworks, name)
-		}
-	}
-	if first {
-		a.Inputs, a.GroupBy, a.ReadsFetched = b.Inputs, b.GroupBy, b.ReadsFetched
-	}
-	return a
 }
 
 // inStep adds the name of the step to an error.

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -80,6 +81,31 @@ func (i Info) RecordLimit() time.Duration {
 		return math.MaxInt64
 	}
 	return 2 * i.RecordTimeout
+}
+
+// Then returns what a chain needs in which next computes the results of i. Inputs, GroupBy and
+// ReadsFetched are those of the first step only, because no other sees the original records.
+func (i Info) Then(next Info) Info {
+	i.BatchSize = least(i.BatchSize, next.BatchSize)
+	i.MaxWorkers = least(i.MaxWorkers, next.MaxWorkers)
+	i.GrowBatch = i.GrowBatch && next.GrowBatch // the others may not take large ones
+	i.NeedsGPU = i.NeedsGPU || next.NeedsGPU
+	i.CanTrim = i.CanTrim || next.CanTrim
+	i.MinMemory += next.MinMemory
+	for _, name := range next.Frameworks {
+		if !slices.Contains(i.Frameworks, name) {
+			i.Frameworks = append(i.Frameworks, name)
+		}
+	}
+	return i
+}
+
+// least returns the smaller of two limits, of which 0 is none.
+func least(a, b int) int {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
 }
 
 // Device is where a kernel runs. It is the only device that the process sees, and thus

@@ -1,6 +1,7 @@
 package minhash
 
 import (
+	"bytes"
 	"encoding/binary"
 	"unicode"
 	"unicode/utf8"
@@ -18,36 +19,12 @@ func (o Options) Text(dst []byte, batch plugins.Batch, i int) ([]byte, error) {
 		return dst[:start], err
 	}
 	if o.Lower {
-		dst = append(dst[:start], lower(dst[start:])...)
+		dst = append(dst[:start], bytes.ToLower(dst[start:])...)
 	}
 	if o.Shingle == Words && !spaced(dst[start:]) {
 		dst = dst[:start+joinWords(dst[start:])]
 	}
 	return dst, nil
-}
-
-// lower converts text to lowercase, in place as far as it is ASCII: other letters may take
-// more bytes.
-func lower(text []byte) []byte {
-	for i, c := range text {
-		switch {
-		case c >= utf8.RuneSelf:
-			return append(text[:i:i], lowerRunes(text[i:])...)
-		case 'A' <= c && c <= 'Z':
-			text[i] = c | 0x20
-		}
-	}
-	return text
-}
-
-func lowerRunes(text []byte) []byte {
-	lowered := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		lowered = utf8.AppendRune(lowered, unicode.ToLower(r))
-		text = text[size:]
-	}
-	return lowered
 }
 
 // ones times a byte repeats that byte in all 8 bytes of a word.

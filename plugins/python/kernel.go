@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -54,10 +53,16 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if err := k.start(ctx, config); err != nil {
 		return plugins.Info{}, err
 	}
-	info := plugins.Info{Name: "Python", Version: fmt.Sprintf("%s %s", k.session.python.version, k.session.python.interpreter), CanTrim: true, ReadsFetched: true}
+	var info plugins.Info
 	for i, step := range k.steps() {
-		if err := k.describe(ctx, step, &info, i == 0); err != nil {
+		needs, err := k.describe(ctx, step, i == 0)
+		switch {
+		case err != nil:
 			return plugins.Info{}, err
+		case i == 0:
+			info = needs
+		default:
+			info = info.Then(needs)
 		}
 	}
 	k.info, k.described = info, true
@@ -67,57 +72,48 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 // defaultConcurrency is how many records an async kernel gets at a time.
 const defaultConcurrency = 64
 
-// describe adds what one file declares to the info of the files before it.
-func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, info *plugins.Info, first bool) error {
+// describe returns what one file declares.
+func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, first bool) (plugins.Info, error) {
+	python := k.session.python
 	reply, err := k.session.ask(ctx, request{Type: "describe", File: step.File, Function: step.Function}, "described")
 	if err != nil {
-		return unusable(step.File, err)
+		return plugins.Info{}, unusable(step.File, err)
 	}
 	if len(reply.Missing) > 0 {
-		return k.session.python.missing(step.File, reply.Missing)
+		return plugins.Info{}, python.missing(step.File, reply.Missing)
 	}
 	k.session.asked.warn(installedWarning(reply.Installed))
-	if reply.BatchSize > 0 && (info.BatchSize == 0 || reply.BatchSize < info.BatchSize) {
-		info.BatchSize = reply.BatchSize
-	}
-	if reply.MaxWorkers > 0 && (info.MaxWorkers == 0 || reply.MaxWorkers < info.MaxWorkers) {
-		info.MaxWorkers = reply.MaxWorkers
-	}
 	if reply.SetupPrepare && (!first || k.config.Later) {
-		return fault.BadStep.Of(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
+		return plugins.Info{}, fault.BadStep.Of(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
 			"because prepare cannot run ahead of an earlier step: rename it to setup, or make this the first step", filepath.Base(step.File)).InStep(step.Name)
 	}
 	if reply.Async && (!first || k.config.Later || len(k.config.Then) > 0) {
-		return fault.BadStep.New("kernel %s: async def process(record) does not work as a step of a chain: "+
+		return plugins.Info{}, fault.BadStep.New("kernel %s: async def process(record) does not work as a step of a chain: "+
 			"run it as a job of its own", filepath.Base(step.File)).InStep(step.Name)
 	}
-	info.NeedsGPU = info.NeedsGPU || reply.NeedsGPU
-	info.MinMemory += reply.MinMemory << 20
-	for _, framework := range frameworks(reply.Versions) {
-		if !slices.Contains(info.Frameworks, framework) {
-			info.Frameworks = append(info.Frameworks, framework)
-		}
+	info := plugins.Info{
+		Name: "Python", Version: python.version + " " + python.interpreter, CanTrim: true, ReadsFetched: true,
+		BatchSize: reply.BatchSize, MaxWorkers: reply.MaxWorkers, NeedsGPU: reply.NeedsGPU, MinMemory: reply.MinMemory << 20,
+		Frameworks: frameworks(reply.Versions), GroupBy: reply.GroupBy, Inputs: reply.Inputs[:min(len(reply.Inputs), maxInputs)], InFlight: 3,
+		OnlyInputs: reply.OnlyInputs && len(reply.Inputs) <= maxInputs && len(k.config.Then) == 0 && !k.config.Later,
 	}
-	if first { // later steps see what it returns, not the input
-		info.InFlight = 3
-		if k.async = reply.Async; k.async {
-			info.InFlight, info.Concurrency = 0, cmp.Or(reply.Concurrency, defaultConcurrency)
-		}
-		if k.processes = reply.SetupPrepare; reply.Prepare || k.processes {
-			info.InFlight = 5 + k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
-		}
-		if k.processes {
-			info.Ahead = aheadEach * k.ioWorkers(runtime.GOMAXPROCS(0))
-			if info.MaxWorkers == 0 {
-				info.MaxWorkers = 1 // its prepare processes may use all of the worker's cores
-			}
-		}
-		info.Inputs = reply.Inputs[:min(len(reply.Inputs), maxInputs)]
-		info.OnlyInputs = reply.OnlyInputs && len(reply.Inputs) <= maxInputs && len(k.config.Then) == 0 && !k.config.Later
-		info.GroupBy = reply.GroupBy
-		k.session.names = reply.Inputs[:min(len(reply.Inputs), maxFields)]
+	if !first { // it sees what the first returns, not the input
+		return info, nil
 	}
-	return nil
+	k.session.names = reply.Inputs[:min(len(reply.Inputs), maxFields)]
+	k.async, k.processes = reply.Async, reply.SetupPrepare
+	workers := k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
+	if k.async {
+		info.InFlight, info.Concurrency = 0, cmp.Or(reply.Concurrency, defaultConcurrency)
+	}
+	if reply.Prepare || k.processes {
+		info.InFlight = 5 + workers
+	}
+	if k.processes {
+		info.Ahead = aheadEach * workers
+		info.MaxWorkers = cmp.Or(info.MaxWorkers, 1) // its prepare processes may use all of the worker's cores
+	}
+	return info, nil
 }
 
 // steps are the files, in order.

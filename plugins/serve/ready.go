@@ -29,7 +29,6 @@ var healthPaths = []string{"/health", "/v1/models"}
 
 // awaitReady waits until the server is ready, or until most of the time of ctx is over.
 func (s *server) awaitReady(ctx context.Context) error {
-	began := time.Now()
 	limit := time.Duration(0)
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = time.Until(deadline)
@@ -56,9 +55,6 @@ func (s *server) awaitReady(ctx context.Context) error {
 				return s.notReady(limit.Round(time.Second), why)
 			}
 			return ctx.Err()
-		}
-		if time.Since(began) > time.Minute {
-			pause = longestPoll
 		}
 	}
 }
