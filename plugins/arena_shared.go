@@ -80,23 +80,3 @@ func takeArena(value string) (*arena, error) {
 	defer os.NewFile(uintptr(fd), "gpurun-arena").Close() // the mappings remain valid
 	return mapArena(fd, size, false)
 }
-
-// pairedArenas returns both ends of an arena in one process; nil if there is none.
-func pairedArenas(size uint64) (host, kernel *arena) {
-	host, file, err := makeArena(size)
-	if err != nil {
-		return nil, nil
-	}
-	defer file.Close()
-	if kernel, err = mapArena(int(file.Fd()), host.size(), false); err != nil {
-		host.close()
-		return nil, nil
-	}
-	unmap := host.unmap
-	host.unmap = func() { // the kernel's end may stay mapped, but releases its memory
-		shmem.Drop(host.own, 0, len(host.own))
-		shmem.Drop(kernel.own, 0, len(kernel.own))
-		unmap()
-	}
-	return host, kernel
-}

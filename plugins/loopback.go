@@ -15,18 +15,10 @@ import (
 const loopbackBuffer = 1 << 20
 
 // Loopback returns a proxy that calls k through the real gRPC protocol, as a worker does,
-// but within this process. It is for tests of a kernel, and for trying one out. The caller
-// opens and closes the kernel through the proxy. end frees the connection; the caller must
-// call it last.
-func Loopback(k Kernel) (proxy Kernel, end func()) {
-	host, kernel := pairedArenas(smallArenaSize)
-	client, disconnect := loopback(k, host, kernel)
-	return client, func() {
-		disconnect()
-		// The kernel's end stays mapped: k may still be reading a batch.
-		host.close()
-	}
-}
+// but within this process and without shared memory. It is for tests of a kernel, and for
+// trying one out. The caller opens and closes the kernel through the proxy. end frees the
+// connection; the caller must call it last.
+func Loopback(k Kernel) (proxy Kernel, end func()) { return loopback(k, nil, nil) }
 
 // loopback connects both ends through an arena or, if both are nil, inline.
 func loopback(k Kernel, host, kernel *arena) (proxy *client, end func()) {

@@ -8,10 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
 // Within runs a kernel in this process. It is for a kernel that gpurun trusts like its own code,
@@ -19,8 +16,8 @@ import (
 // that of a process: Kill ends what the kernel computes, and a panic costs one record.
 func Within(k Concurrent) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := newClient(direct{server: newServer(k, nil)})
-	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, crew: newCrew(ctx)}
+	c, disconnect := loopback(k, nil, nil) // for all calls but those for records
+	c.within = &within{kernel: k, ctx: ctx, cancel: cancel, crew: newCrew(ctx), disconnect: sync.OnceFunc(disconnect)}
 	return newProcess(c, c.within)
 }
 
@@ -32,6 +29,8 @@ type within struct {
 	crew    crew
 	running sync.WaitGroup
 	limit   time.Duration // by then, the kernel itself gives a record up; 0 if it does not
+
+	disconnect func()
 }
 
 // ask is [client.Ask].
@@ -111,6 +110,7 @@ func (w *within) end(k *client) error {
 // Kill ends all calls and waits for them: afterwards, their records' memory may be gone.
 func (w *within) Kill() {
 	w.cancel()
+	defer w.disconnect()
 	ended := make(chan struct{})
 	go func() {
 		w.running.Wait()
@@ -120,26 +120,4 @@ func (w *within) Kill() {
 	case <-ended:
 	case <-time.After(killWithin):
 	}
-}
-
-// direct calls a server in this process. Records do not pass through it.
-type direct struct {
-	kernelpb.KernelClient
-	server *server
-}
-
-func (d direct) Describe(ctx context.Context, in *kernelpb.DescribeRequest, _ ...grpc.CallOption) (*kernelpb.DescribeReply, error) {
-	return d.server.Describe(ctx, in)
-}
-
-func (d direct) Open(ctx context.Context, in *kernelpb.OpenRequest, _ ...grpc.CallOption) (*kernelpb.OpenReply, error) {
-	return d.server.Open(ctx, in)
-}
-
-func (d direct) Trim(ctx context.Context, in *kernelpb.TrimRequest, _ ...grpc.CallOption) (*kernelpb.TrimReply, error) {
-	return d.server.Trim(ctx, in)
-}
-
-func (d direct) Close(ctx context.Context, in *kernelpb.CloseRequest, _ ...grpc.CallOption) (*kernelpb.CloseReply, error) {
-	return d.server.Close(ctx, in)
 }

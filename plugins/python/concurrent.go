@@ -153,13 +153,7 @@ func (a *asked) take(r response) error {
 
 // decode turns Python's answer into gpurun's. line is the record.
 func (a *recordAnswer) decode(line []byte) plugins.Answer {
-	answer := a.verdict(line)
-	answer.Figures = a.Figures
-	return answer
-}
-
-func (a *recordAnswer) verdict(line []byte) plugins.Answer {
-	answer := plugins.Answer{Verdict: a.Verdict, Message: a.Message, Detail: a.Detail, Nulls: a.Nulls}
+	answer := plugins.Answer{Verdict: a.Verdict, Message: a.Message, Detail: a.Detail, Nulls: a.Nulls, Figures: a.Figures}
 	switch {
 	case a.GivenUp:
 		answer.Err = fault.KernelException.New("asyncio.CancelledError: the record's task was canceled")
@@ -169,10 +163,11 @@ func (a *recordAnswer) verdict(line []byte) plugins.Answer {
 		answer.After = time.Duration(min(a.After, 24*60*60) * float64(time.Second))
 	case a.Verdict == patched && len(a.Lines) == 1:
 		set, ok := patchLine(line, []byte(a.Lines[0]))
+		answer.Verdict, answer.Lines = plugins.Lines, [][]byte{set}
 		if !ok {
-			return plugins.Rejected("%s", notAnObject)
+			answer = plugins.Rejected(notAnObject)
+			answer.Figures = a.Figures
 		}
-		return plugins.Answer{Verdict: plugins.Lines, Lines: [][]byte{set}, Nulls: a.Nulls}
 	case a.Verdict == plugins.Lines:
 		for _, text := range a.Lines {
 			answer.Lines = append(answer.Lines, []byte(text))

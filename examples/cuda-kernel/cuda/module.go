@@ -9,7 +9,7 @@ import (
 
 // Module is compiled code on the device.
 type Module struct {
-	device *Device
+	driver *Driver
 	handle uintptr
 }
 
@@ -30,7 +30,7 @@ func (d *Device) LoadModule(ptx []byte) (*Module, error) {
 	pinner.Pin(&log[0])
 	defer pinner.Unpin()
 	values := []uintptr{uintptr(unsafe.Pointer(&log[0])), uintptr(len(log))}
-	m := &Module{device: d}
+	m := &Module{driver: d.driver}
 	code := d.driver.ModuleLoadDataEx(&m.handle, &image[0], uint32(len(options)), &options[0], &values[0])
 	if code == Success {
 		return m, nil
@@ -43,20 +43,20 @@ func (d *Device) LoadModule(ptx []byte) (*Module, error) {
 
 // Unload unloads the code from the device.
 func (m *Module) Unload() error {
-	return m.device.driver.check("cuModuleUnload", m.device.driver.ModuleUnload(m.handle))
+	return m.driver.check("cuModuleUnload", m.driver.ModuleUnload(m.handle))
 }
 
 // Function is an entry point of a module.
 type Function struct {
-	device *Device
+	driver *Driver
 	handle uintptr
 }
 
 // Function finds an entry point by name. For a C++ function that is the mangled name,
 // unless it is extern "C".
 func (m *Module) Function(name string) (*Function, error) {
-	f := &Function{device: m.device}
-	err := m.device.driver.check("cuModuleGetFunction", m.device.driver.ModuleGetFunction(&f.handle, m.handle, cString(name)))
+	f := &Function{driver: m.driver}
+	err := m.driver.check("cuModuleGetFunction", m.driver.ModuleGetFunction(&f.handle, m.handle, cString(name)))
 	return f, err
 }
 
@@ -66,7 +66,6 @@ type Size struct{ X, Y uint32 }
 // Launch queues an execution of the function. Arguments are pointers to values laid out
 // as in C, one per parameter; they are read before Launch returns.
 func (f *Function) Launch(grid, block Size, sharedBytes int, stream *Stream, arguments ...unsafe.Pointer) error {
-	driver := f.device.driver
-	return driver.check("cuLaunchKernel", driver.LaunchKernel(f.handle, grid.X, grid.Y, 1, block.X, block.Y, 1,
+	return f.driver.check("cuLaunchKernel", f.driver.LaunchKernel(f.handle, grid.X, grid.Y, 1, block.X, block.Y, 1,
 		uint32(sharedBytes), stream.handle, unsafe.SliceData(arguments), nil))
 }
