@@ -50,7 +50,10 @@ func newWatch(t *testing.T, machine *gputest.Machine, prepare func(*gpu.MonitorO
 		t.Fatal(err)
 	}
 	w := &watch{t: t, machine: machine, clock: newClock(), devices: inventory.Devices}
-	options := gpu.MonitorOptions{Options: world, Clock: w.clock, Timeout: 20 * time.Second}
+	options := gpu.MonitorOptions{
+		Options: world, Clock: w.clock, Timeout: 20 * time.Second,
+		OnEvent: func(e gpu.Event) { w.events = append(w.events, e) },
+	}
 	if prepare != nil {
 		prepare(&options)
 	}
@@ -58,7 +61,6 @@ func newWatch(t *testing.T, machine *gputest.Machine, prepare func(*gpu.MonitorO
 		t.Fatal(err)
 	}
 	t.Cleanup(w.monitor.Close)
-	w.monitor.OnAny(func(e gpu.Event) { w.events = append(w.events, e) })
 	return w
 }
 

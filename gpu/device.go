@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -81,6 +82,14 @@ func (d Device) ID() string {
 	return strconv.Itoa(d.Index)
 }
 
+// home is the index of its GPU: its own, or its parent's.
+func (d Device) home() int {
+	if d.Parent != nil {
+		return d.Parent.Index
+	}
+	return d.Index
+}
+
 // isOn reports whether the device is the GPU with this index and UUID, or part of
 // it. Without a UUID, an index identifies a GPU only if gpurun chose it.
 func (d Device) isOn(index int, uuid string) bool {
@@ -100,25 +109,14 @@ func isMIG(token string) bool { return strings.HasPrefix(token, "MIG-") }
 // instance by its UUID, so a prefix or a name in the old format is ambiguous.
 func migDevice(token string, index int) Device {
 	d := Device{Kind: GPU, Index: index, UUID: token, Name: "MIG", Token: token}
-	if !isUUID(strings.TrimPrefix(token, "MIG-")) {
+	if !wholeUUID.MatchString(strings.TrimPrefix(token, "MIG-")) {
 		d.Ambiguous = fmt.Sprintf("the driver lists no MIG instance, so %s cannot be looked up; write its whole UUID (nvidia-smi -L lists them)", token)
 	}
 	return d
 }
 
-// isUUID reports whether s is a complete UUID as NVML writes it.
-func isUUID(s string) bool {
-	const form = "00000000-0000-0000-0000-000000000000"
-	if len(s) != len(form) || strings.Trim(s, "0123456789abcdef-") != "" {
-		return false
-	}
-	for i := range form {
-		if (form[i] == '-') != (s[i] == '-') {
-			return false
-		}
-	}
-	return true
-}
+// wholeUUID matches a complete UUID as NVML writes it.
+var wholeUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 func cpuDevices(n int) []Device {
 	devices := make([]Device, n)

@@ -36,9 +36,6 @@ const (
 	Reset EventKind = "reset"
 )
 
-// eventKinds are all of them, in the order in which one sample reports them.
-var eventKinds = []EventKind{Unseen, Seen, StateChange, Throttle, Resume, BecameCritical, Overheat, MemoryErrors, Clocks, Reset}
-
 // Event is a change that a Monitor has observed.
 type Event struct {
 	Kind   EventKind `json:"kind"`
@@ -68,62 +65,32 @@ func (e Event) String() string {
 }
 
 // changes lists the events between two states of a device, in reporting order.
-func changes(before, after *watched, now time.Time) []Event {
-	happened := map[EventKind]bool{
-		Unseen:         after.hidden && !before.hidden,
-		Seen:           before.hidden && !after.hidden,
-		StateChange:    after.state != before.state,
-		Throttle:       after.slow() && !before.slow(),
-		Resume:         before.slow() && !after.slow(),
-		BecameCritical: after.state == Critical && before.state != Critical,
-		Overheat:       after.tooHot && !before.tooHot,
-		MemoryErrors:   after.uncorrected() > 0 && before.uncorrected() == 0,
-		Clocks:         after.clocks != before.clocks,
-		Reset:          after.resets > before.resets,
+func changes(before, after *watched, now time.Time) (events []Event) {
+	e := Event{
+		Device: after.Device, Time: now, From: before.State, To: after.State, Pace: after.Pace,
+		Memory: after.MemoryPercent, Clocks: after.Clocks, ECCUncorrected: after.Total.ECCUncorrected, Problem: after.Problem,
 	}
-	var kinds []EventKind
-	for _, kind := range eventKinds {
-		if happened[kind] {
-			kinds = append(kinds, kind)
-		}
+	if after.Problem == "" {
+		e.Temperature = after.Sample.Temperature
 	}
-	events := make([]Event, len(kinds))
-	for i, kind := range kinds {
-		events[i] = Event{
-			Kind: kind, Device: after.device, Time: now, From: before.state, To: after.state,
-			Pace: after.pace, Memory: after.percent, Clocks: after.clocks, ECCUncorrected: after.total.ECCUncorrected,
-		}
-		if after.problem != nil {
-			events[i].Problem = after.problem.Error()
-		} else {
-			events[i].Temperature = after.last.Temperature
+	for _, change := range []struct {
+		kind     EventKind
+		happened bool
+	}{
+		{Unseen, after.hidden && !before.hidden},
+		{Seen, before.hidden && !after.hidden},
+		{StateChange, after.State != before.State},
+		{Throttle, after.slow() && !before.slow()},
+		{Resume, before.slow() && !after.slow()},
+		{BecameCritical, after.State == Critical && before.State != Critical},
+		{Overheat, after.TooHot && !before.TooHot},
+		{MemoryErrors, after.uncorrected() > 0 && before.uncorrected() == 0},
+		{Clocks, after.Clocks != before.Clocks},
+		{Reset, after.resets > before.resets},
+	} {
+		if e.Kind = change.kind; change.happened {
+			events = append(events, e)
 		}
 	}
 	return events
-}
-
-// On registers f for every event of a kind. Events are delivered in order, one at a
-// time, on the polling goroutine, so f must be fast.
-func (m *Monitor) On(kind EventKind, f func(Event)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.callbacks[kind] = append(m.callbacks[kind], f)
-}
-
-// OnAny registers f for every event.
-func (m *Monitor) OnAny(f func(Event)) {
-	for _, kind := range eventKinds {
-		m.On(kind, f)
-	}
-}
-
-func (m *Monitor) emit(events []Event) {
-	for _, event := range events {
-		m.mu.Lock()
-		callbacks := m.callbacks[event.Kind]
-		m.mu.Unlock()
-		for _, f := range callbacks {
-			f(event)
-		}
-	}
 }

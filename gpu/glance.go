@@ -80,7 +80,7 @@ func glanceAt(c candidate, r reading, h Health) Glance {
 // reports a driver that does not answer to Options.Slow.
 func MemoryOf(ctx context.Context, devices []Device, opts Options) []Optional[Memory] {
 	opts = opts.withDefaults()
-	sampler := newMemorySampler(opts.NVML, devices, realClock{})
+	sampler := newSampler(opts.NVML, devices, realClock{}, (*sensed).readMemory)
 	defer sampler.close()
 	all := make([]Optional[Memory], len(devices))
 	var silent []string

@@ -25,7 +25,7 @@ func TestDiscoveryLeavesOutGPUsThatHang(t *testing.T) {
 		"all, memory":   {gpus: "all", faults: "3 nvmlDeviceGetMemoryInfo hang", want: []int{0, 1, 2}, note: "skipping GPU 3: " + hangs},
 		"three of four": {gpus: "all", faults: "0 nvmlDeviceGetUUID hang\n1 nvmlDeviceGetUUID hang\n2 nvmlDeviceGetUUID hang", want: []int{3}, note: "GPU 0, GPU 1 and GPU 2: " + hangs},
 		"selected":      {gpus: "1", faults: "1 nvmlDeviceGetName hang", error: "no usable GPU: GPU 1: " + hangs},
-		"all of them":   {gpus: "all", faults: "* nvmlDeviceGetUUID hang", error: "did not answer within 3s (query GPU "},
+		"all of them":   {gpus: "all", faults: "* nvmlDeviceGetUUID hang", error: "did not answer within 3s (query the GPUs): it hangs"},
 		"slow":          {gpus: "all", faults: "1 nvmlDeviceGetName hang 100", want: []int{0, 1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {

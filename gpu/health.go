@@ -63,36 +63,25 @@ type Totals struct {
 	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
 }
 
-// watched is a monitored device, guarded by the Monitor's lock.
+// watched is a monitored device, guarded by the Monitor's lock. Its totals are complete up to
+// counted; its trend follows from its history.
 type watched struct {
-	device  Device
-	state   State
-	since   time.Time
-	heat    ladder
-	memory  ladder
-	pace    float64
-	tooHot  bool
-	problem error
-	stale   bool // the last round brought no sample
-	lost    bool // the driver says so
-	resets  int  // how often it was reset
+	Health
+	heat   ladder
+	memory ladder
+	lost   bool // the driver says so
+	resets int  // how often it was reset
 	// hidden: it could not be read, and has not been readable long enough since visible.
 	hidden  bool
 	visible time.Time
 
-	history   history
-	last      Sample
-	percent   Optional[float64]
-	clocks    Reasons                     // for which it lowers its clocks, and lately did
-	clocksAt  [len(reasonNames)]time.Time // when each of NVML's reasons was last given
-	framework Optional[FrameworkMemory]
-	xids      map[uint64]int
+	history  history
+	clocksAt [len(reasonNames)]time.Time // when each of NVML's reasons was last given
 
 	held     bool             // the job's first kernel is opening or open
 	baseline Optional[uint64] // memory in use before it opened
 
-	total       Totals
-	counted     time.Time // the time up to which total is complete
+	counted     time.Time
 	firstEnergy Optional[Joule]
 	lastEnergy  Optional[Joule]
 	lastECC     Optional[uint64] // uncorrected errors since the driver was loaded
@@ -100,16 +89,14 @@ type watched struct {
 	loads       int
 }
 
+func newWatched(d Device) *watched {
+	return &watched{Health: Health{Device: d, Pace: 1, Xids: make(map[uint64]int)}}
+}
+
 // health returns a deep copy.
 func (w *watched) health(now time.Time) Health {
-	h := Health{
-		Device: w.device, State: w.state, Since: w.since, Pace: w.pace, TooHot: w.tooHot,
-		Sample: w.last.clone(), Stale: w.stale, MemoryPercent: w.percent, Clocks: w.clocks, Framework: w.framework,
-		Xids: maps.Clone(w.xids), Trend: w.history.trend(now), Total: w.totals(now),
-	}
-	if w.problem != nil {
-		h.Problem = w.problem.Error()
-	}
+	h := w.Health
+	h.Sample, h.Xids, h.Trend, h.Total = h.Sample.clone(), maps.Clone(h.Xids), w.history.trend(now), w.totals(now)
 	return h
 }
 
@@ -121,26 +108,26 @@ func (w *watched) shown() State {
 	if w.memory.state > state && !w.memory.blind {
 		state = w.memory.state
 	}
-	hidden := w.heat.blind || w.heat.state == Unavailable && w.problem != nil
+	hidden := w.heat.blind || w.heat.state == Unavailable && w.Problem != ""
 	switch {
 	case w.lost, hidden && (w.memory.state < Throttled || w.memory.blind):
 		return Unavailable
 	case w.heat.state == Unavailable && w.memory.blind:
 		return Unavailable
 	}
-	return max(state, w.clocks.state())
+	return max(state, w.Clocks.state())
 }
 
 // lower takes the reasons for which the card lowers its clocks. They come and go with every
 // batch, so each is kept for a while.
 func (w *watched) lower(now time.Time, reasons Reasons, keep time.Duration) {
-	w.clocks = 0
+	w.Clocks = 0
 	for i := range w.clocksAt {
 		if reasons.Slowing()&(1<<i) != 0 {
 			w.clocksAt[i] = now
 		}
 		if at := w.clocksAt[i]; !at.IsZero() && (at.Equal(now) || now.Sub(at) < keep) {
-			w.clocks |= 1 << i
+			w.Clocks |= 1 << i
 		}
 	}
 }
@@ -167,21 +154,21 @@ func (w *watched) hide(now time.Time, while time.Duration) {
 
 // totals are the figures up to now. The device has kept its pace since the last round.
 func (w *watched) totals(now time.Time) Totals {
-	total := w.total
+	total := w.Total
 	passed := max(0, now.Sub(w.counted))
 	if w.counted.IsZero() {
 		return total
 	}
-	if w.pace < 1 {
+	if w.Pace < 1 {
 		total.Throttled += passed
 	}
-	if w.pace == 0 {
+	if w.Pace == 0 {
 		total.Paused += passed
 	}
 	if w.memory.state >= Throttled && w.heat.state < Throttled {
 		total.ForMemory += passed
 	}
-	if reasons := w.last.Throttle.Or(0).Slowing(); !w.stale {
+	if reasons := w.Sample.Throttle.Or(0).Slowing(); !w.Stale {
 		if reasons.PowerCapped() {
 			total.PowerCapped += passed
 		}
@@ -195,16 +182,16 @@ func (w *watched) totals(now time.Time) Totals {
 // note adds a sample to the totals. reset: the device was reset since the last one.
 func (w *watched) note(s Sample, reset bool) {
 	if celsius, known := s.Temperature.Get(); known {
-		w.total.PeakTemperature = Some(max(celsius, w.total.PeakTemperature.Or(celsius)))
+		w.Total.PeakTemperature = Some(max(celsius, w.Total.PeakTemperature.Or(celsius)))
 	}
 	if m, known := s.Memory.Get(); known && m.Total > 0 {
 		percent := 100 * float64(m.Used) / float64(m.Total)
-		w.total.PeakMemory = Some(max(percent, w.total.PeakMemory.Or(0)))
+		w.Total.PeakMemory = Some(max(percent, w.Total.PeakMemory.Or(0)))
 	}
 	if percent, known := s.Utilization.Get(); known {
 		w.load += float64(percent)
 		w.loads++
-		w.total.Utilization = Some(w.load / float64(w.loads))
+		w.Total.Utilization = Some(w.load / float64(w.loads))
 	}
 	if energy, known := s.Energy.Get(); known {
 		if w.firstEnergy.IsZero() || energy < w.firstEnergy.Or(0) { // the driver was reloaded
@@ -212,14 +199,14 @@ func (w *watched) note(s Sample, reset bool) {
 		}
 		reset = reset || energy < w.lastEnergy.Or(energy)
 		w.lastEnergy = Some(energy)
-		w.total.Energy = Some(energy - w.firstEnergy.Or(energy))
+		w.Total.Energy = Some(energy - w.firstEnergy.Or(energy))
 	}
 	if count, known := s.ECCUncorrected.Get(); known {
 		before := w.lastECC.Or(count)
 		if count < before { // the driver was reloaded
 			before, reset = 0, true
 		}
-		w.total.ECCUncorrected = Some(w.uncorrected() + count - before)
+		w.Total.ECCUncorrected = Some(w.uncorrected() + count - before)
 		w.lastECC = Some(count)
 	}
 	if reset {
@@ -228,7 +215,7 @@ func (w *watched) note(s Sample, reset bool) {
 }
 
 // uncorrected is the number of uncorrected memory errors since monitoring began.
-func (w *watched) uncorrected() uint64 { return w.total.ECCUncorrected.Or(0) }
+func (w *watched) uncorrected() uint64 { return w.Total.ECCUncorrected.Or(0) }
 
 // foreign is how much memory other jobs and processes use. It subtracts what the job's
 // own processes hold. If the driver does not show processes, memory allocated since the

@@ -1,11 +1,10 @@
 package gpu
 
 import (
-	"bufio"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gpurun/gpurun/internal/resources"
 )
 
 // Host is the condition of the machine around the GPUs. A kernel that waits for its
@@ -23,97 +22,48 @@ type Host struct {
 }
 
 // HostReader reads the condition of the machine. It is not safe for concurrent use.
-type HostReader struct{ reader hostReader }
+type HostReader struct {
+	system      resources.System
+	idle, total float64 // CPU times of the previous reading
+}
 
 // NewHostReader returns a reader of this machine.
-func NewHostReader() *HostReader { return &HostReader{hostReader{proc: "/proc"}} }
+func NewHostReader() *HostReader { return &HostReader{} }
 
-// Read returns the current condition; CPU is that since the previous call.
-func (r *HostReader) Read() Host { return r.reader.read() }
-
-// hostReader reads /proc. It keeps the previous CPU times.
-type hostReader struct {
-	proc        string // "/proc"
-	busy, total uint64
-}
-
-func (r *hostReader) read() Host {
-	h := Host{
-		CPU:            r.cpu(),
-		PressureCPU:    r.pressure("cpu"),
-		PressureMemory: r.pressure("memory"),
-		PressureIO:     r.pressure("io"),
+// Read returns the current condition; CPU is that since the previous call. What the system does
+// not report is unknown: this is not Linux, or an old version.
+func (r *HostReader) Read() Host {
+	return Host{
+		CPU:         r.cpu(),
+		MemoryTotal: r.memory("MemTotal:"), MemoryAvailable: r.memory("MemAvailable:"),
+		PressureCPU: r.pressure("cpu"), PressureMemory: r.pressure("memory"), PressureIO: r.pressure("io"),
 	}
-	r.lines("meminfo", func(fields []string) bool {
-		if len(fields) < 2 {
-			return true
-		}
-		kib, err := strconv.ParseUint(fields[1], 10, 64)
-		switch {
-		case err != nil:
-		case fields[0] == "MemTotal:":
-			h.MemoryTotal = Some(kib << 10)
-		case fields[0] == "MemAvailable:":
-			h.MemoryAvailable = Some(kib << 10)
-		}
-		return h.MemoryTotal.IsZero() || h.MemoryAvailable.IsZero()
-	})
-	return h
 }
 
-// cpu reads the first line of /proc/stat: user, nice, system, idle, iowait, …
-func (r *hostReader) cpu() Optional[float64] {
-	var busy, total uint64
-	r.lines("stat", func(fields []string) bool {
-		if len(fields) < 6 || fields[0] != "cpu" {
-			return false
-		}
-		for i, field := range fields[1:min(9, len(fields))] { // guest time is in user time
-			ticks, err := strconv.ParseUint(field, 10, 64)
-			if err != nil {
-				return false
-			}
-			total += ticks
-			if i != 3 && i != 4 {
-				busy += ticks
-			}
-		}
-		return false
-	})
-	before, beforeTotal := r.busy, r.total
-	r.busy, r.total = busy, total
-	if beforeTotal == 0 || total <= beforeTotal || busy < before {
+func (r *HostReader) cpu() Optional[float64] {
+	idle, total := r.system.Ticks(func(cpu string) bool { return cpu == "cpu" })
+	past, passed := r.total, total-r.total
+	share := 100 * (1 - (idle-r.idle)/passed)
+	if r.idle, r.total = idle, total; past == 0 || passed <= 0 || share < 0 {
 		return Optional[float64]{}
 	}
-	return Some(100 * float64(busy-before) / float64(total-beforeTotal))
+	return Some(share)
 }
 
-// pressure reads "some avg10=0.12 avg60=…" from /proc/pressure.
-func (r *hostReader) pressure(resource string) (share Optional[float64]) {
-	r.lines(filepath.Join("pressure", resource), func(fields []string) bool {
-		if len(fields) > 1 && fields[0] == "some" {
-			if value, ok := strings.CutPrefix(fields[1], "avg10="); ok {
-				if percent, err := strconv.ParseFloat(value, 64); err == nil {
-					share = Some(percent)
-				}
-			}
-		}
-		return share.IsZero()
-	})
-	return share
-}
-
-// lines calls take with each line's fields until it returns false. A missing file has
-// no lines: this is not Linux, or an old version.
-func (r *hostReader) lines(name string, take func(fields []string) bool) {
-	file, err := os.Open(filepath.Join(r.proc, name))
+func (r *HostReader) memory(name string) Optional[uint64] {
+	kib, err := strconv.ParseUint(r.system.Field("proc/meminfo", name), 10, 64)
 	if err != nil {
-		return
+		return Optional[uint64]{}
 	}
-	defer file.Close()
-	for in := bufio.NewScanner(file); in.Scan(); {
-		if !take(strings.Fields(in.Text())) {
-			return
-		}
+	return Some(kib << 10)
+}
+
+// pressure reads "some avg10=0.12 avg60=…".
+func (r *HostReader) pressure(resource string) Optional[float64] {
+	value, _ := strings.CutPrefix(r.system.Field("proc/pressure/"+resource, "some"), "avg10=")
+	percent, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return Optional[float64]{}
 	}
+	return Some(percent)
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gpurun/gpurun/internal/resources"
 )
 
 func writeProc(t *testing.T, dir string, files map[string]string) {
@@ -21,30 +23,30 @@ func writeProc(t *testing.T, dir string, files map[string]string) {
 
 func TestHost(t *testing.T) {
 	dir := t.TempDir()
-	r := hostReader{proc: dir}
-	if h := r.read(); h != (Host{}) {
+	r := HostReader{system: resources.System{Root: dir}}
+	if h := r.Read(); h != (Host{}) {
 		t.Errorf("nothing is there: %+v", h)
 	}
 	writeProc(t, dir, map[string]string{
-		"stat":            "cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1 1 1 1\n",
-		"meminfo":         "MemTotal:       1000 kB\nMemFree:        100 kB\nMemAvailable:    400 kB\n",
-		"pressure/cpu":    "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\n",
-		"pressure/memory": "some avg10=0.25 avg60=1.00 avg300=0.00 total=1\nfull avg10=9.00\n",
-		"pressure/io":     "nonsense\n",
+		"proc/stat":            "cpu  100 0 100 700 100 0 0 0 50 0\ncpu0 1 1 1 1\n",
+		"proc/meminfo":         "MemTotal:       1000 kB\nMemFree:        100 kB\nMemAvailable:    400 kB\n",
+		"proc/pressure/cpu":    "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\n",
+		"proc/pressure/memory": "some avg10=0.25 avg60=1.00 avg300=0.00 total=1\nfull avg10=9.00\n",
+		"proc/pressure/io":     "nonsense\n",
 	})
-	h := r.read()
+	h := r.Read()
 	if !h.CPU.IsZero() { // there is no previous sample
 		t.Errorf("%+v", h)
 	}
 	if h.MemoryTotal.Or(0) != 1000<<10 || h.MemoryAvailable.Or(0) != 400<<10 || h.PressureCPU.Or(0) != 12.5 || h.PressureMemory.Or(0) != 0.25 || !h.PressureIO.IsZero() {
 		t.Errorf("%+v", h)
 	}
-	writeProc(t, dir, map[string]string{"stat": "cpu  150 0 100 740 110 0 0 0 50 0\n"})
-	if got := r.read().CPU.Or(-1); got != 50 { // 50 of 100 ticks
+	writeProc(t, dir, map[string]string{"proc/stat": "cpu  150 0 100 740 110 0 0 0 50 0\n"})
+	if got := r.Read().CPU.Or(-1); got != 50 { // 50 of 100 ticks
 		t.Errorf("%v %% of the CPUs", got)
 	}
-	writeProc(t, dir, map[string]string{"stat": "cpu  1 0 x 1 1 1\n"})
-	if got := r.read().CPU; !got.IsZero() {
+	writeProc(t, dir, map[string]string{"proc/stat": "cpu  1 0 x 1 1 1\n"})
+	if got := r.Read().CPU; !got.IsZero() {
 		t.Errorf("of a damaged file: %v", got)
 	}
 }

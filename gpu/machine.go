@@ -23,12 +23,9 @@ type candidate struct {
 	alias string
 }
 
-// countable reports whether an index in CUDA's PCI order is NVML's. If a GPU does not
-// answer, or CUDA shows it as a MIG instance or not at all, CUDA's numbering is
+// uncountable is why an index in CUDA's PCI order may not be NVML's; empty if it is. If a GPU
+// does not answer, or CUDA shows it as a MIG instance or not at all, CUDA's numbering is
 // unknown.
-func (m machine) countable() bool { return m.uncountable() == "" }
-
-// uncountable is why an index cannot be trusted; empty if it can.
 func (m machine) uncountable() string {
 	for _, g := range m.gpus {
 		switch {

@@ -45,10 +45,12 @@ type MonitorOptions struct {
 	// Own reports whether a process belongs to the job: its memory does not count
 	// against the job. Nil means that none does.
 	Own func(pid int) bool
-	// OnSample is called after every round of samples, OnLost once for a device that
-	// the driver reports lost. Both are called from Poll.
-	OnSample func([]Health)
+	// OnLost is called once for a device that the driver reports lost, OnSample after every
+	// round of samples, then OnEvent for each event in order. They are called from Poll, one at
+	// a time, so they must be fast. Each may be nil.
 	OnLost   func(Device)
+	OnSample func([]Health)
+	OnEvent  func(Event)
 	// Clock is the source of time; default the real one.
 	Clock Clock
 	// Timeout bounds the driver calls of one round for each device; default 2 s.
@@ -66,13 +68,12 @@ type MonitorOptions struct {
 type Monitor struct {
 	options MonitorOptions
 	sampler *sampler
-	host    hostReader
+	host    HostReader
 
-	mu        sync.Mutex
-	config    Config
-	devices   []*watched
-	around    Host
-	callbacks map[EventKind][]func(Event)
+	mu      sync.Mutex
+	config  Config
+	devices []*watched
+	around  Host
 }
 
 // NewMonitor returns a Monitor of these devices; CPU devices are always Unavailable.
@@ -97,18 +98,15 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	if err := options.Config.check(); err != nil {
 		return nil, err
 	}
-	m := &Monitor{
-		options: options, config: options.Config, host: hostReader{proc: "/proc"},
-		callbacks: make(map[EventKind][]func(Event)),
-	}
+	m := &Monitor{options: options, config: options.Config}
 	for _, d := range devices {
-		w := &watched{device: d, pace: 1, xids: make(map[uint64]int)}
+		w := newWatched(d)
 		if d.Memory > 0 { // used until the first sample
 			w.baseline = Some(d.Memory - min(d.Memory, d.MemoryFree))
 		}
 		m.devices = append(m.devices, w)
 	}
-	m.sampler = newSampler(options.NVML, devices, options.Clock)
+	m.sampler = newSampler(options.NVML, devices, options.Clock, (*sensed).read)
 	return m, nil
 }
 
@@ -142,7 +140,7 @@ func (m *Monitor) sample(ctx context.Context) []reading {
 
 // apply judges every device by its reading and reports what has changed.
 func (m *Monitor) apply(readings []reading) {
-	host := m.host.read()
+	host := m.host.Read()
 	now := m.options.Clock.Now()
 	var events []Event
 	var lost []Device
@@ -151,7 +149,7 @@ func (m *Monitor) apply(readings []reading) {
 	for i, w := range m.devices {
 		was := w.lost
 		if w.lost = errors.Is(readings[i].err, ErrLost); w.lost && !was {
-			lost = append(lost, w.device)
+			lost = append(lost, w.Device)
 		}
 		events = append(events, m.judge(w, readings[i], was, now)...)
 	}
@@ -166,56 +164,65 @@ func (m *Monitor) apply(readings []reading) {
 	if m.options.OnSample != nil {
 		m.options.OnSample(m.Status())
 	}
-	m.emit(events)
+	for _, e := range events {
+		if m.options.OnEvent != nil {
+			m.options.OnEvent(e)
+		}
+	}
 }
 
 // judge applies a reading to a device, which may have been lost before, and returns the
 // resulting events. The caller must hold m.mu.
 func (m *Monitor) judge(w *watched, r reading, wasLost bool, now time.Time) []Event {
 	before := *w
-	w.total, w.counted = w.totals(now), now
-	w.problem, w.stale = r.err, r.err != nil
+	w.Total, w.counted = w.totals(now), now
+	w.Stale = r.err != nil
+	problem := r.err
 	if r.err == nil {
 		w.note(r.sample, wasLost)
-		w.last = r.sample
+		w.Sample = r.sample
 		w.history.add(r.sample, m.config.HistorySize)
-		m.climb(w, r, now)
+		problem = m.climb(w, r, now)
 	} else {
 		w.heat.valueLost(now, m.config.stays())
 		w.memory.valueLost(now, m.config.stays())
-		w.percent = Optional[float64]{}
+		w.MemoryPercent = Optional[float64]{}
+	}
+	if w.Problem = ""; problem != nil {
+		w.Problem = problem.Error()
 	}
 	w.lower(now, r.sample.Throttle.Or(0), m.config.ThrottleCooldown)
-	if w.state = w.shown(); w.state != before.state {
-		w.since = now
+	if w.State = w.shown(); w.State != before.State {
+		w.Since = now
 	}
 	w.hide(now, m.config.ThrottleCooldown)
-	w.pace = m.options.Profile.pace(w.heat.state, w.memory.state)
+	w.Pace = m.options.Profile.pace(w.heat.state, w.memory.state)
 	return changes(&before, w, now)
 }
 
-// climb updates a device's states from a sample.
-func (m *Monitor) climb(w *watched, r reading, now time.Time) {
+// climb updates a device's states from a sample, and returns why its temperature is unknown.
+func (m *Monitor) climb(w *watched, r reading, now time.Time) (problem error) {
 	c, s := m.config, r.sample
 	if celsius, known := s.Temperature.Get(); known {
 		l, limit := c.heat(s.Slowdown)
 		w.heat.move(now, float64(celsius), l, c.stays())
 		// It stays too hot until it is clearly below, so that the event does not flap.
-		w.tooHot = float64(celsius) > limit || w.tooHot && float64(celsius) > limit-hysteresis
+		w.TooHot = float64(celsius) > limit || w.TooHot && float64(celsius) > limit-hysteresis
 	} else {
 		w.heat.valueLost(now, c.stays())
-		w.problem = unreadable(s, w.heat.state != Unavailable)
+		problem = unreadable(s, w.heat.state != Unavailable)
 	}
-	w.percent = Optional[float64]{}
+	w.MemoryPercent = Optional[float64]{}
 	memory, _ := s.Memory.Get()
 	foreign, known := w.foreign(r, m.options.Own).Get()
 	if !known || memory.Total == 0 {
 		w.memory.valueLost(now, c.stays())
-		return
+		return problem
 	}
 	percent := 100 * float64(foreign) / float64(memory.Total)
-	w.percent = Some(percent)
+	w.MemoryPercent = Some(percent)
 	w.memory.move(now, percent, c.memory(), c.stays())
+	return problem
 }
 
 // unreadable is why a sample has no temperature; nil for a device without a sensor.
@@ -229,26 +236,24 @@ func unreadable(s Sample, hadOne bool) error {
 	return nil
 }
 
-// find returns a device. The caller must hold m.mu.
-func (m *Monitor) find(device Device) *watched {
-	name := device.String()
+// with calls use with a device, if it is monitored.
+func (m *Monitor) with(device Device, use func(*watched)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, w := range m.devices {
-		if w.device.String() == name {
-			return w
+		if w.Device.String() == device.String() {
+			use(w)
+			return
 		}
 	}
-	return nil
 }
 
 // SpeedMultiplier returns the fraction of time in which a device may compute: 1 for
 // one that is not monitored, 0 for one that must pause.
 func (m *Monitor) SpeedMultiplier(device Device) float64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.find(device); w != nil {
-		return w.pace
-	}
-	return 1
+	pace := 1.0
+	m.with(device, func(w *watched) { pace = w.Pace })
+	return pace
 }
 
 // ShouldThrottle reports whether a device must not run at full speed.
@@ -275,13 +280,9 @@ func (m *Monitor) Host() Host {
 }
 
 // History returns a copy of the last samples of a device, oldest first.
-func (m *Monitor) History(device Device) []Sample {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.find(device); w != nil {
-		return w.history.clone()
-	}
-	return nil
+func (m *Monitor) History(device Device) (samples []Sample) {
+	m.with(device, func(w *watched) { samples = w.history.clone() })
+	return samples
 }
 
 // Config returns the configuration.
@@ -305,28 +306,14 @@ func (m *Monitor) Configure(changes map[string]any) error {
 
 // SetFrameworkMemory records what a kernel's framework reports about its memory.
 func (m *Monitor) SetFrameworkMemory(device Device, memory FrameworkMemory) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.find(device); w != nil {
-		w.framework = Some(memory)
-	}
+	m.with(device, func(w *watched) { w.Framework = Some(memory) })
 }
 
 // Hold marks that the job is about to open its first kernel on a device: memory
 // allocated from now on may be the job's.
-func (m *Monitor) Hold(device Device) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.find(device); w != nil {
-		w.held = true
-	}
-}
+func (m *Monitor) Hold(device Device) { m.with(device, func(w *watched) { w.held = true }) }
 
 // CountXid counts a critical error that WatchXids reported.
 func (m *Monitor) CountXid(event XidEvent) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if w := m.find(event.Device); w != nil {
-		w.xids[event.Xid]++
-	}
+	m.with(event.Device, func(w *watched) { w.Xids[event.Xid]++ })
 }

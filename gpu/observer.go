@@ -79,11 +79,11 @@ func (o *Observer) follow(seen []candidate) {
 	var usable []Device
 	list := make([]*watched, len(seen))
 	for i, c := range seen {
-		list[i] = &watched{device: c.Device, pace: 1, xids: make(map[uint64]int)}
+		list[i] = newWatched(c.Device)
 		for _, before := range o.monitor.devices {
-			if before.device.same(c.Device) {
+			if before.Device.same(c.Device) {
 				list[i] = before
-				before.device = c.Device
+				before.Device = c.Device
 			}
 		}
 		if c.unusable == nil {
@@ -94,7 +94,7 @@ func (o *Observer) follow(seen []candidate) {
 	o.monitor.devices = list
 	if !slices.EqualFunc(usable, o.sampled, func(a, b Device) bool { return a.String() == b.String() && a.UUID == b.UUID }) {
 		o.monitor.sampler.close()
-		o.monitor.sampler = newSampler(o.options.NVML, usable, o.monitor.options.Clock)
+		o.monitor.sampler = newSampler(o.options.NVML, usable, o.monitor.options.Clock, (*sensed).read)
 		o.sampled = usable
 	}
 }

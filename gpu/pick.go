@@ -88,7 +88,7 @@ func (v view) find(t term) ([]int, error) {
 func (v view) partsOf(prefix string) []int {
 	var found []int
 	for i, g := range v.gpus {
-		if p := g.Parent; p != nil && len(p.UUID) >= len(prefix) && strings.EqualFold(p.UUID[:len(prefix)], prefix) {
+		if p := g.Parent; p != nil && hasPrefix(p.UUID, prefix) {
 			found = append(found, i)
 		}
 	}
@@ -118,7 +118,7 @@ func (v view) findPart(t term) ([]int, error) {
 		if g.Index == t.part-1 && !v.inherited {
 			return []int{i}, nil
 		}
-		parts = append(parts, place(g.Device))
+		parts = append(parts, g.ID())
 	}
 	switch {
 	case v.inherited:
@@ -129,14 +129,6 @@ func (v view) findPart(t term) ([]int, error) {
 		return nil, fault.MIG.New("GPU %d is not in MIG mode, so there is no instance %s (for GPUs %d and %d write %d,%d)", t.low, t, t.low, t.part-1, t.low, t.part-1)
 	}
 	return v.findRange(t)
-}
-
-// place is how to select a device: 2, or 2:0 for a MIG instance.
-func place(d Device) string {
-	if d.Parent != nil {
-		return fmt.Sprintf("%d:%d", d.Parent.Index, d.Index)
-	}
-	return strconv.Itoa(d.Index)
 }
 
 // count is one more than the highest number.
@@ -165,7 +157,7 @@ func (v view) describeUUIDs() string {
 		case g.UUID != "" && v.inherited:
 			list = append(list, fmt.Sprintf("%d is %s", v.numbers[i], g.UUID))
 		case g.UUID != "":
-			list = append(list, fmt.Sprintf("%s is %s", place(g.Device), g.UUID))
+			list = append(list, fmt.Sprintf("%s is %s", g.ID(), g.UUID))
 		}
 		if len(list) > shown+1 {
 			break

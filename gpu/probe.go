@@ -55,10 +55,7 @@ func (p *probe) find() sensed {
 	if err != nil {
 		return sensed{err: err}
 	}
-	home := d.Index
-	if d.Parent != nil {
-		home = d.Parent.Index
-	}
+	home := d.home()
 	result := sensed{err: errUnknown}
 	if home < count {
 		if result = p.at(home); result.device != nil || errors.Is(result.err, ErrLost) {

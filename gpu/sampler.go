@@ -31,16 +31,8 @@ var (
 	errSenseless = errors.New("the driver reports no sensor values for it")
 )
 
-func newSampler(api API, devices []Device, clock Clock) *sampler {
-	return startSampler(api, devices, clock, (*sensed).read)
-}
-
-// newMemorySampler queries only the memory.
-func newMemorySampler(api API, devices []Device, clock Clock) *sampler {
-	return startSampler(api, devices, clock, (*sensed).readMemory)
-}
-
-func startSampler(api API, devices []Device, clock Clock, read func(*sensed) reading) *sampler {
+// newSampler returns a sampler that reads devices with read.
+func newSampler(api API, devices []Device, clock Clock, read func(*sensed) reading) *sampler {
 	s := &sampler{clock: clock}
 	for _, d := range devices {
 		p := &probe{

@@ -85,8 +85,11 @@ func ParseSelection(s string) (Selection, error) {
 			return Selection{}, selectionError(problem)
 		}
 		for _, before := range sel.terms {
-			if overlap(before, t) {
-				return Selection{}, selectionError(twice(before, t))
+			switch {
+			case before == t:
+				return Selection{}, selectionError(t.String() + " is named twice: name each device once")
+			case overlap(before, t):
+				return Selection{}, selectionError(before.String() + " and " + t.String() + " name a GPU twice: name each once")
 			}
 		}
 		sel.terms = append(sel.terms, t)
@@ -95,13 +98,6 @@ func ParseSelection(s string) (Selection, error) {
 }
 
 func selectionError(problem string) error { return fault.UnknownDevice.New("%s", problem) }
-
-func twice(a, b term) string {
-	if a == b {
-		return a.String() + " is named twice: name each device once"
-	}
-	return a.String() + " and " + b.String() + " name a GPU twice: name each once"
-}
 
 // hasPrefix ignores case.
 func hasPrefix(s, prefix string) bool {

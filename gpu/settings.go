@@ -19,27 +19,27 @@ import (
 
 // setting is one setting of the configuration file.
 type setting struct {
-	number   func(*Config) *int
-	duration func(*Config) *time.Duration
-	low      float64
-	high     float64
+	field     any // *int, or *time.Duration, which the file has in seconds
+	low, high float64
 }
 
-// settings are the settings by name, with their ranges. Durations are in seconds.
-var settings = map[string]setting{
-	"temp_optimal":              {number: func(c *Config) *int { return &c.TempOptimal }, low: 0, high: 150},
-	"temp_normal":               {number: func(c *Config) *int { return &c.TempNormal }, low: 0, high: 150},
-	"temp_throttle":             {number: func(c *Config) *int { return &c.TempThrottle }, low: 0, high: 150},
-	"temp_critical":             {number: func(c *Config) *int { return &c.TempCritical }, low: 0, high: 150},
-	"memory_optimal":            {number: func(c *Config) *int { return &c.MemoryOptimal }, low: 1, high: 100},
-	"memory_normal":             {number: func(c *Config) *int { return &c.MemoryNormal }, low: 1, high: 100},
-	"memory_critical":           {number: func(c *Config) *int { return &c.MemoryCritical }, low: 1, high: 100},
-	"memory_limit_mb":           {number: func(c *Config) *int { return &c.MemoryLimit }, low: 0, high: 1 << 30},
-	"memory_reserve_mb":         {number: func(c *Config) *int { return &c.MemoryReserve }, low: 0, high: 1 << 30},
-	"monitor_interval":          {duration: func(c *Config) *time.Duration { return &c.Interval }, low: 0.1, high: 3600},
-	"history_size":              {number: func(c *Config) *int { return &c.HistorySize }, low: 1, high: 1 << 20},
-	"throttle_cooldown_seconds": {duration: func(c *Config) *time.Duration { return &c.ThrottleCooldown }, low: 0, high: 86400},
-	"critical_pause_seconds":    {duration: func(c *Config) *time.Duration { return &c.CriticalPause }, low: 0, high: 86400},
+// settings are the settings by name, with their ranges.
+func (c *Config) settings() map[string]setting {
+	return map[string]setting{
+		"temp_optimal":              {&c.TempOptimal, 0, 150},
+		"temp_normal":               {&c.TempNormal, 0, 150},
+		"temp_throttle":             {&c.TempThrottle, 0, 150},
+		"temp_critical":             {&c.TempCritical, 0, 150},
+		"memory_optimal":            {&c.MemoryOptimal, 1, 100},
+		"memory_normal":             {&c.MemoryNormal, 1, 100},
+		"memory_critical":           {&c.MemoryCritical, 1, 100},
+		"memory_limit_mb":           {&c.MemoryLimit, 0, 1 << 30},
+		"memory_reserve_mb":         {&c.MemoryReserve, 0, 1 << 30},
+		"monitor_interval":          {&c.Interval, 0.1, 3600},
+		"history_size":              {&c.HistorySize, 1, 1 << 20},
+		"throttle_cooldown_seconds": {&c.ThrottleCooldown, 0, 86400},
+		"critical_pause_seconds":    {&c.CriticalPause, 0, 86400},
+	}
 }
 
 // Range is what a setting may be.
@@ -50,9 +50,10 @@ type Range struct {
 
 // Ranges returns the ranges of the settings by their names in the file.
 func Ranges() map[string]Range {
-	all := make(map[string]Range, len(settings))
-	for name, s := range settings {
-		all[name] = Range{Low: s.low, High: s.high, Integer: s.number != nil}
+	all := make(map[string]Range)
+	for name, s := range new(Config).settings() {
+		_, integer := s.field.(*int)
+		all[name] = Range{s.low, s.high, integer}
 	}
 	return all
 }
@@ -60,56 +61,59 @@ func Ranges() map[string]Range {
 // With returns the configuration with some settings changed, by their names in the
 // file. Every error is a fault.Usage that states what is valid.
 func (c Config) With(changes map[string]any) (Config, error) {
+	settings := c.settings()
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		s, known := settings[name]
 		if !known {
-			return c, fault.MonitorConfig.New("unknown setting %q%s", name, didYouMean(name))
+			return c, fault.MonitorConfig.New("unknown setting %q%s", name, didYouMean(name, slices.Sorted(maps.Keys(settings))))
 		}
 		value, ok := parseNumber(changes[name])
 		if !ok || !(s.low <= value && value <= s.high) { // also rejects NaN
 			return c, fault.MonitorConfig.New("%s: %s is not a number from %g to %g", name, written(changes[name]), s.low, s.high)
 		}
-		if s.duration != nil {
-			*s.duration(&c) = time.Duration(value * float64(time.Second))
-			continue
+		switch field := s.field.(type) {
+		case *time.Duration:
+			*field = time.Duration(value * float64(time.Second))
+		case *int:
+			if value != math.Trunc(value) {
+				return c, fault.MonitorConfig.New("%s: %s is not an integer", name, written(changes[name]))
+			}
+			*field = int(value)
 		}
-		if value != math.Trunc(value) {
-			return c, fault.MonitorConfig.New("%s: %s is not an integer", name, written(changes[name]))
-		}
-		*s.number(&c) = int(value)
 	}
 	return c, c.check()
 }
 
 // Settings returns the settings by their names in the file.
 func (c Config) Settings() map[string]any {
-	all := make(map[string]any, len(settings))
-	for name, s := range settings {
-		if s.duration != nil {
-			all[name] = s.duration(&c).Seconds()
-		} else {
-			all[name] = *s.number(&c)
+	all := make(map[string]any)
+	for name, s := range c.settings() {
+		switch field := s.field.(type) {
+		case *time.Duration:
+			all[name] = field.Seconds()
+		case *int:
+			all[name] = *field
 		}
 	}
 	return all
 }
 
-// check checks that the thresholds increase.
+// check checks that the thresholds increase. One of 0 is derived from the device.
 func (c Config) check() error {
+	settings := c.settings()
 	for _, rising := range [][]string{
 		{"temp_optimal", "temp_normal", "temp_throttle", "temp_critical"},
 		{"memory_optimal", "memory_normal", "memory_critical"},
 	} {
-		before := ""
+		before, least := "", 0
 		for _, name := range rising {
-			value := *settings[name].number(&c)
-			if value == 0 { // derived from the device
-				continue
+			value := *settings[name].field.(*int)
+			if value > 0 && value < least {
+				return fault.MonitorConfig.New("%s (%d) is below %s (%d): thresholds must increase", name, value, before, least)
 			}
-			if before != "" && value < *settings[before].number(&c) {
-				return fault.MonitorConfig.New("%s (%d) is below %s (%d): thresholds must increase", name, value, before, *settings[before].number(&c))
+			if value > 0 {
+				before, least = name, value
 			}
-			before = name
 		}
 	}
 	return nil
@@ -165,9 +169,8 @@ func LoadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// didYouMean suggests the nearest setting, or lists all settings.
-func didYouMean(name string) string {
-	known := slices.Sorted(maps.Keys(settings))
+// didYouMean suggests the nearest of the known settings, or lists all of them.
+func didYouMean(name string, known []string) string {
 	if meant := nearest.Of(strings.ToLower(name), known, max(3, len(name)/3)); meant != "" {
 		return fmt.Sprintf("; did you mean %s?", meant)
 	}

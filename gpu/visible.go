@@ -44,7 +44,7 @@ func (m machine) visible(opts Options) (view, error) {
 // kind of token changes.
 func (m machine) ownTokens(pinUUID bool) view {
 	var v view
-	byUUID := m.haveUUIDs() && (pinUUID || !m.countable())
+	byUUID := m.haveUUIDs() && (pinUUID || m.uncountable() != "")
 	switch {
 	case byUUID && !pinUUID:
 		v.notes = append(v.notes, "workers are pinned by UUID, because "+m.uncountable())
@@ -84,21 +84,19 @@ func (m machine) inheritedTokens(value string, byPCI bool) (view, error) {
 	if strings.TrimSpace(value) == "" {
 		return v, fault.GPUsHidden.New("%s is set but empty, which hides every GPU: unset it", visibleVariable)
 	}
-	known := m.countable() && (byPCI || m.oneModel())
+	known := m.uncountable() == "" && (byPCI || m.oneModel())
 	unclear := ""
 	_, indices := parseIndex(strings.TrimSpace(strings.Split(value, ",")[0]))
 	for entry := range strings.SplitSeq(strings.TrimSuffix(value, ","), ",") {
 		entry = strings.TrimSpace(entry)
 		_, isIndex := parseIndex(entry)
 		g, ok := m.entry(entry, known, len(v.gpus))
-		if ok && isIndex != indices {
-			v.notes = append(v.notes, visibleVariable+"="+value+" is only read up to "+strconv.Quote(entry)+
-				": CUDA does not accept indices and UUIDs together")
-			break
-		}
-		if !ok {
-			v.notes = append(v.notes, visibleVariable+"="+value+" is only read up to "+strconv.Quote(entry)+
-				", which matches no GPU of this machine")
+		if !ok || isIndex != indices {
+			why := ", which matches no GPU of this machine"
+			if ok {
+				why = ": CUDA does not accept indices and UUIDs together"
+			}
+			v.notes = append(v.notes, fmt.Sprintf("%s=%s is only read up to %q%s", visibleVariable, value, entry, why))
 			break
 		}
 		for _, before := range v.gpus {
@@ -221,7 +219,7 @@ func named(gpus []candidate, name string) []int {
 func withPrefix(gpus []candidate, prefix string) []int {
 	var found []int
 	for i, g := range gpus {
-		if len(g.UUID) >= len(prefix) && strings.EqualFold(g.UUID[:len(prefix)], prefix) {
+		if hasPrefix(g.UUID, prefix) {
 			found = append(found, i)
 		}
 	}

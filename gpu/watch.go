@@ -127,11 +127,8 @@ func (w *xidWatch) find(ctx context.Context) []*watchedGPU {
 func (w *xidWatch) places(count int) (indices []int) {
 	known := make(map[int]bool)
 	for _, d := range w.devices {
-		switch {
-		case d.Parent != nil:
-			known[d.Parent.Index] = true
-		case d.Kind == GPU && d.Ambiguous == "" && !isMIG(d.Token):
-			known[d.Index] = true
+		if d.Parent != nil || d.Ambiguous == "" {
+			known[d.home()] = true
 		}
 	}
 	for i := range count {

@@ -1,17 +1,22 @@
 package lease
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/owned"
 )
 
 // Variable is the environment variable that names the lease folder; see Open for the
@@ -40,58 +45,47 @@ func (f *Folder) Path() string { return f.path }
 //
 // Every error is an *UnusableError: a job can run without leases.
 func Open(dir string) (*Folder, error) {
-	if dir == "" {
-		dir = os.Getenv(Variable)
+	const access = unix.R_OK | unix.W_OK | unix.X_OK
+	f, err := find(dir, access)
+	if f != nil {
+		return f, err
 	}
-	if dir != "" {
-		f := &Folder{path: dir}
-		return f, f.prepare(0o777 | os.ModeSticky)
-	}
-	for _, path := range []string{runFolder, tmpFolder} {
-		if _, err := os.Lstat(path); err == nil {
-			f := &Folder{path: path}
-			return f, f.prepare(0)
+	for _, path := range folders(dir) {
+		f = &Folder{path: path}
+		if err = makeFolder(path); err == nil {
+			return f, f.check(access)
 		}
 	}
-	f := &Folder{path: runFolder}
-	if f.prepare(0o777|os.ModeSticky) == nil {
-		return f, nil
-	}
-	f = &Folder{path: tmpFolder}
-	return f, f.prepare(0o777 | os.ModeSticky)
+	return f, f.unusable("create it", err)
 }
 
 // OpenExisting is Open for readers: it creates no folder, and returns nil if there is
 // none.
 func OpenExisting(dir string) (*Folder, error) {
-	if dir == "" {
-		dir = os.Getenv(Variable)
+	f, err := find(dir, unix.R_OK|unix.X_OK)
+	if err != nil {
+		return nil, err
 	}
-	paths := []string{runFolder, tmpFolder}
-	if dir != "" {
-		paths = []string{dir}
+	return f, nil
+}
+
+// folders are the paths at which the folder may be.
+func folders(dir string) []string {
+	if dir = cmp.Or(dir, os.Getenv(Variable)); dir != "" {
+		return []string{dir}
 	}
-	for _, path := range paths {
+	return []string{runFolder, tmpFolder}
+}
+
+// find returns the folder that exists, nil if there is none, and whether it can be used.
+func find(dir string, access uint32) (*Folder, error) {
+	for _, path := range folders(dir) {
 		if _, err := os.Lstat(path); err == nil {
 			f := &Folder{path: path}
-			if err := f.check(unix.R_OK | unix.X_OK); err != nil {
-				return nil, err
-			}
-			return f, nil
+			return f, f.check(access)
 		}
 	}
 	return nil, nil
-}
-
-// prepare creates the folder if it is missing (mode 0: it exists) and checks that
-// leases can be kept in it.
-func (f *Folder) prepare(mode os.FileMode) error {
-	if mode != 0 {
-		if err := makeFolder(f.path, mode); err != nil {
-			return f.unusable("create it", err)
-		}
-	}
-	return f.check(unix.R_OK | unix.W_OK | unix.X_OK)
 }
 
 // check rejects what is not a folder, a folder of another user, who may remove every file in
@@ -124,20 +118,16 @@ func trusted(info os.FileInfo) bool {
 
 // makeFolder creates a folder in which all users may create files and remove only
 // their own: the mode of /tmp, regardless of the umask.
-func makeFolder(path string, mode os.FileMode) error {
-	err := os.Mkdir(path, mode)
-	if errors.Is(err, os.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-			err = os.Mkdir(path, mode)
-		}
-	}
-	if errors.Is(err, os.ErrExist) {
-		return nil
-	}
-	if err != nil {
+func makeFolder(path string) error {
+	const mode = 0o777 | os.ModeSticky
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(path, mode)
+	err := os.Mkdir(path, mode)
+	if errors.Is(err, os.ErrExist) {
+		return nil // meanwhile
+	}
+	return cmp.Or(err, os.Chmod(path, mode))
 }
 
 // UnusableError means that leases cannot be used.
@@ -182,4 +172,72 @@ func userName(id string) string {
 		return u.Username
 	}
 	return "user " + id
+}
+
+// lockPause is the least time between two attempts to take the lock: a decision takes
+// about a millisecond.
+const lockPause = 5 * time.Millisecond
+
+// lock takes the folder's lock and returns a function that releases it. The lock is on the
+// folder itself: a file in it would belong to whoever created it, who could remove it while
+// another process holds its lock.
+func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
+	dir, err := os.OpenFile(f.path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, f.unusable("open it", err)
+	}
+	for {
+		switch err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil:
+			// Unlock explicitly: a child that is being started has the folder open too,
+			// until it calls exec.
+			return func() { _ = unix.Flock(int(dir.Fd()), unix.LOCK_UN); _ = dir.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			_ = dir.Close()
+			return nil, f.unusable("lock it", err)
+		}
+		select {
+		case <-time.After(lockPause + rand.N(lockPause)):
+		case <-ctx.Done():
+			_ = dir.Close()
+			return nil, fault.GPUsHeld.Wrap(f.kept())
+		}
+	}
+}
+
+// locked calls decide, under the folder's lock, with all leases and with those that are left
+// once the others are swept. The events that decide returns are noted after the lock is
+// released: any user may hold up the writing of a history.
+func (f *Folder) locked(ctx context.Context, decide func(all []found, living []Lease) ([]Event, error)) error {
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	var living []Lease
+	var events []Event
+	defer func() { unlock(); f.note(events...) }()
+	now := time.Now()
+	all, err := f.read(now)
+	if err != nil {
+		return err
+	}
+	living, events = f.sweep(all, now)
+	more, err := decide(all, living)
+	events = append(events, more...)
+	return err
+}
+
+// keptError is why the folder's lock could not be taken: another process does not release
+// it. That is no reason to run without leases, because that process may be taking one.
+type keptError struct{ error }
+
+func (f *Folder) kept() keptError {
+	who := "another process"
+	if pid := owned.Locker(f.path); pid > 0 {
+		who = fmt.Sprintf("process %d", pid)
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+			who += " of " + ownerName(info)
+		}
+	}
+	return keptError{fmt.Errorf("%s does not release the lock of the lease folder %s, which normally takes milliseconds: it may be stopped; continue or kill it, or ask an administrator to", who, f.path)}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpurun/gpurun/internal/owned"
+	"github.com/gpurun/gpurun/internal/proc"
 )
 
 // childVariable makes a holder start a command that inherits its lease, and write its PID
@@ -69,7 +69,7 @@ func onlyLease(t *testing.T, f *Folder) Lease {
 // holder.
 func TestHolderOfAnotherProcess(t *testing.T) {
 	t.Parallel()
-	self := owned.Self()
+	self := proc.Self()
 	if self.Start == 0 || self.Namespace == "" {
 		t.Skip("SKIPPED: no /proc")
 	}

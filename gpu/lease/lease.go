@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/owned"
+	"github.com/gpurun/gpurun/internal/proc"
 )
 
 // MiB is the unit of every user-visible figure here.
@@ -99,8 +99,8 @@ func (l Lease) Processes() []int {
 }
 
 // taker is the process that took the lease.
-func (l Lease) taker() owned.Process {
-	return owned.Process{PID: l.PID, Start: l.PIDStart, Namespace: l.PIDNamespace}
+func (l Lease) taker() proc.Identity {
+	return proc.Identity{PID: l.PID, Start: l.PIDStart, Namespace: l.PIDNamespace}
 }
 
 // Share is how much of the GPU the lease holds: "all of it", "4096 MiB".

@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
-	"github.com/gpurun/gpurun/internal/owned"
+	"github.com/gpurun/gpurun/internal/proc"
 )
 
 const (
@@ -36,7 +36,7 @@ type Who struct {
 // self returns this process.
 func self(labels map[string]string) Who {
 	host, _ := os.Hostname()
-	p := owned.Self()
+	p := proc.Self()
 	return Who{Host: host, PID: p.PID, Start: p.Start, Namespace: p.Namespace, Boot: bootID(), Labels: labels}
 }
 
@@ -45,7 +45,7 @@ func (w Who) ended() bool {
 	if w.Boot == "" || w.Boot != bootID() {
 		return false
 	}
-	return owned.Process{PID: w.PID, Start: w.Start, Namespace: w.Namespace}.Ended()
+	return proc.Identity{PID: w.PID, Start: w.Start, Namespace: w.Namespace}.Ended()
 }
 
 // bootID identifies the running kernel; "" if the system provides no ID.

@@ -1,7 +1,6 @@
 package owned
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,58 +8,6 @@ import (
 	"strings"
 	"syscall"
 )
-
-// Process identifies a process so that others can tell whether it is still the same one: a
-// pid alone is reused, and refers to another process in another PID namespace. Without
-// /proc, only the pid is known.
-type Process struct {
-	PID int
-	// Start is its start time, in the kernel's ticks; 0: unknown.
-	Start uint64
-	// Namespace is the PID namespace of the pid; "": unknown.
-	Namespace string
-}
-
-// Self returns this process.
-func Self() Process {
-	_, start := stat(os.Getpid())
-	return Process{PID: os.Getpid(), Start: start, Namespace: namespace()}
-}
-
-func namespace() string {
-	name, _ := os.Readlink("/proc/self/ns/pid")
-	return name
-}
-
-// Visible reports whether the pid refers to this process here, that is, whether it belongs
-// to this PID namespace.
-func (p Process) Visible() bool { return p.Namespace == "" || p.Namespace == namespace() }
-
-// Ended reports whether the process is known to have exited. That is unknown for a process
-// of another PID namespace or with an unknown start time.
-func (p Process) Ended() bool {
-	if p.Start == 0 || p.Namespace == "" || p.Namespace != namespace() {
-		return false
-	}
-	state, start := stat(p.PID)
-	return state == 0 || state == 'Z' || state == 'X' || start != p.Start
-}
-
-// stat returns the state and start time of a process; 0 if it does not exist.
-func stat(pid int) (state byte, start uint64) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0
-	}
-	// The name is in parentheses and may itself contain some.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	const startField = 22 - 3 // the state is the third
-	if len(fields) <= startField {
-		return 0, 0
-	}
-	start, _ = strconv.ParseUint(fields[startField], 10, 64)
-	return fields[0][0], start
-}
 
 // Holders returns the processes that have a file open, as far as they are visible: those of
 // this user, in this PID namespace or below. It identifies the file by its base name, which

@@ -214,14 +214,14 @@ func TestKillAbandoned(t *testing.T) {
 	variable := fmt.Sprintf("GPURUN_TEST_MARK_%d", os.Getpid())
 	dead, _ := shell(t, `exit 0`, nil)
 	ended(t, dead)
-	self, pid, namespace := startTime(os.Getpid()), os.Getpid(), pidNamespace()
+	self, pid, namespace := Self().Start, os.Getpid(), namespace()
 	spared := make(map[string]*Process)
 	for name, mark := range map[string]string{
 		"a living owner":       NewMark(),
-		"another namespace":    fmt.Sprintf("%d-%d-%d-x", dead.Pid(), self, namespace+1),
+		"another namespace":    fmt.Sprintf("%d-%d-%s-x", dead.Pid(), self, "pid:[1]"),
 		"no mark":              "0123456789abcdef",
 		"a pid alone":          fmt.Sprintf("%d", dead.Pid()),
-		"a mark without start": fmt.Sprintf("%d-0-%d-x", dead.Pid(), namespace),
+		"a mark without start": fmt.Sprintf("%d-0-%s-x", dead.Pid(), namespace),
 	} {
 		p, out := shell(t, `echo ready; sleep 1000`, func(c *Command) { c.Env = append(os.Environ(), variable+"="+mark) })
 		line(t, out)
@@ -229,8 +229,8 @@ func TestKillAbandoned(t *testing.T) {
 	}
 	var doomed []int
 	for _, mark := range []string{
-		fmt.Sprintf("%d-%d-%d-x", dead.Pid(), self, namespace), // exited
-		fmt.Sprintf("%d-%d-%d-x", pid, self+1, namespace),      // its pid was reused
+		fmt.Sprintf("%d-%d-%s-x", dead.Pid(), self, namespace), // exited
+		fmt.Sprintf("%d-%d-%s-x", pid, self+1, namespace),      // its pid was reused
 	} {
 		p, out := shell(t, `setsid sleep 1000 & echo $!; sleep 1000`, func(c *Command) { c.Env = append(os.Environ(), variable+"="+mark) })
 		number, _ := strconv.Atoi(line(t, out))
@@ -260,11 +260,11 @@ func TestMarkIsExact(t *testing.T) {
 }
 
 func TestStat(t *testing.T) {
-	if _, ppid := stat(os.Getpid()); ppid != os.Getppid() {
+	if ppid := stat(os.Getpid()).parent; ppid != os.Getppid() {
 		t.Errorf("parent %d, not %d", ppid, os.Getppid())
 	}
-	if state, ppid := stat(1 << 30); state != 0 || ppid != 0 {
-		t.Errorf("a process that is not there: %c, %d", state, ppid)
+	if s := stat(1 << 30); s != (status{}) {
+		t.Errorf("a process that is not there: %+v", s)
 	}
 	// A name with spaces and parentheses.
 	dir := t.TempDir()
@@ -277,7 +277,7 @@ func TestStat(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { p.KillGroup(); <-p.Done() }()
-	if _, ppid := stat(p.Pid()); ppid != os.Getpid() {
+	if ppid := stat(p.Pid()).parent; ppid != os.Getpid() {
 		t.Errorf("parent %d", ppid)
 	}
 }

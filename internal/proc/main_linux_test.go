@@ -138,7 +138,7 @@ func pid(t *testing.T, r *bufio.Reader) int {
 
 // alive: a zombie is dead.
 func alive(pid int) bool {
-	state, _ := stat(pid)
+	state := stat(pid).state
 	return state != 0 && state != 'Z' && state != 'X'
 }
 

@@ -3,6 +3,13 @@ package proc
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
 )
 
 // NewMark returns a unique value for an environment variable that identifies the
@@ -11,5 +18,50 @@ import (
 func NewMark() string {
 	var random [12]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return markOfSelf() + hex.EncodeToString(random[:])
+	self := Self()
+	return fmt.Sprintf("%d-%d-%s-%s", self.PID, self.Start, self.Namespace, hex.EncodeToString(random[:]))
+}
+
+// ownerOf returns the process that made a mark. It never counts as ended if it is unknown.
+func ownerOf(mark string) (owner Identity) {
+	if fields := strings.Split(mark, "-"); len(fields) == 4 {
+		owner.PID, _ = strconv.Atoi(fields[0])
+		owner.Start, _ = strconv.ParseUint(fields[1], 10, 64)
+		owner.Namespace = fields[2]
+	}
+	return owner
+}
+
+// abandonedGrace is how long the processes of a dead owner may take to exit by themselves,
+// and then again when killed. Its guards kill them first and find more than this process
+// does. A process that does not exit must not delay every job.
+const abandonedGrace = 2 * time.Second
+
+// KillAbandoned kills the processes of this user that were started with the variable set to
+// a mark from [NewMark] whose owner is dead. It ignores processes of a living owner, of
+// another user, or of an owner in another PID namespace. It returns how many it found, and
+// those that do not exit.
+func KillAbandoned(variable string) (found int, stuck []Stuck) {
+	list := func() []int { return abandoned(variable) }
+	for deadline := time.Now().Add(abandonedGrace); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if len(list()) == 0 {
+			return 0, nil
+		}
+	}
+	return killAll(list, abandonedGrace)
+}
+
+func abandoned(variable string) []int {
+	pids := marked(func(entry string) bool {
+		mark, ok := strings.CutPrefix(entry, variable+"=")
+		return ok && ownerOf(mark).Ended()
+	})
+	mine := Ancestors(os.Getpid())
+	return slices.DeleteFunc(pids, func(pid int) bool { return slices.Contains(mine, pid) || !isOurs(pid) })
+}
+
+// isOurs reports whether a process is this user's.
+func isOurs(pid int) bool {
+	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
+	return err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()
 }

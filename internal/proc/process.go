@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Command describes what to start and how.
@@ -81,7 +83,7 @@ func (e Exit) String() string {
 		return "does not exit after SIGKILL"
 	}
 	if e.Signal != 0 {
-		if name := signalName(e.Signal); name != "" {
+		if name := unix.SignalName(e.Signal); name != "" {
 			return "killed by " + name
 		}
 		return fmt.Sprintf("killed by signal %d", int(e.Signal))

@@ -16,6 +16,12 @@ func attributes(c Command) *syscall.SysProcAttr {
 	return attr
 }
 
+// BecomeSubreaper makes orphaned descendants children of this process, so that
+// KillChildren finds them, including those in their own session.
+func BecomeSubreaper() error {
+	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
 // waitExited blocks until the child has exited, without reaping it, and reports whether it
 // could.
 func waitExited(pid int) bool {
@@ -71,5 +77,3 @@ func setThreadAffinity(cpus []int) error {
 
 // maxRSS is in kibibytes on Linux.
 func maxRSS(usage *syscall.Rusage) int64 { return usage.Maxrss * 1024 }
-
-func signalName(s syscall.Signal) string { return unix.SignalName(s) }

@@ -2,6 +2,10 @@ package proc
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,10 +76,34 @@ func isGivenUp(pid int) bool {
 }
 
 func allGivenUp(pids []int) bool {
-	for _, pid := range pids {
-		if !isGivenUp(pid) {
-			return false
+	return !slices.ContainsFunc(pids, func(pid int) bool { return !isGivenUp(pid) })
+}
+
+func describeStuck(pid int) Stuck {
+	is := stat(pid)
+	s := Stuck{PID: pid, start: is.start, state: is.state}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch name {
+		case "Name":
+			s.Name = strings.TrimSpace(value)
+		case "TracerPid":
+			s.tracer, _ = strconv.Atoi(strings.TrimSpace(value))
 		}
 	}
-	return true
+	return s
+}
+
+// Lives reports whether the process still exists.
+func (s Stuck) Lives() bool {
+	is := stat(s.PID)
+	return is.state != 0 && is.state != 'X' && is.start == s.start && (is.state != 'Z' || hasThreads(s.PID))
+}
+
+// hasThreads reports whether a process whose first thread has exited has other threads: it
+// looks like a zombie but is not one.
+func hasThreads(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return err == nil && len(threads) > 1
 }

@@ -35,12 +35,17 @@ func (m System) number(path string) (n uint64, ok bool) {
 
 // member reads the number after a name from a file of such lines.
 func (m System) member(path, name string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(m.Field(path, name), 10, 64)
+	return n, err == nil
+}
+
+// Field reads the word after a name from a file of lines that begin with names; "" if there is
+// none.
+func (m System) Field(path, name string) string {
 	for line := range strings.Lines(m.read(path)) {
-		fields := strings.Fields(line)
-		if len(fields) > 1 && fields[0] == name {
-			n, err := strconv.ParseUint(fields[1], 10, 64)
-			return n, err == nil
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name {
+			return fields[1]
 		}
 	}
-	return 0, false
+	return ""
 }

@@ -58,23 +58,30 @@ func (m *Meter) Sample() Usage {
 func (m *Meter) read() reading {
 	r := reading{at: time.Now(), groups: make(map[string]float64)}
 	allowed := m.system.allowed()
-	for line := range strings.Lines(m.system.read("proc/stat")) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 || !allowed[fields[0]] {
-			continue
-		}
-		for i, field := range fields[1:min(9, len(fields))] { // guest time is in user time
-			ticks, _ := strconv.ParseFloat(field, 64)
-			r.total += ticks
-			if i == 3 || i == 4 { // idle, iowait
-				r.idle += ticks
-			}
-		}
-	}
+	r.idle, r.total = m.system.Ticks(func(cpu string) bool { return allowed[cpu] })
 	for _, g := range m.system.groups("cpu") {
 		if used, ok := m.system.used(g); ok {
 			r.groups[g.path] = used
 		}
 	}
 	return r
+}
+
+// Ticks returns how long CPUs have been idle since the machine started, and how long they have
+// run in all. Their names are cpu0, cpu1, …; that of all together is cpu.
+func (m System) Ticks(of func(cpu string) bool) (idle, total float64) {
+	for line := range strings.Lines(m.read("proc/stat")) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !of(fields[0]) {
+			continue
+		}
+		for i, field := range fields[1:min(9, len(fields))] { // guest time is in user time
+			ticks, _ := strconv.ParseFloat(field, 64)
+			total += ticks
+			if i == 3 || i == 4 { // idle, iowait
+				idle += ticks
+			}
+		}
+	}
+	return idle, total
 }

@@ -60,14 +60,13 @@ func gpusOf(slots []event.Slot) (devices []gpu.Device) {
 func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, o Options) (err error) {
 	self, options := os.Getpid(), *o.Monitor
 	options.Own = func(pid int) bool { return proc.IsDescendant(pid, self) }
-	options.OnSample = m.takeSamples
+	options.OnSample, options.OnEvent = m.takeSamples, m.takeEvent
 	options.OnLost = func(d gpu.Device) {
 		m.roster.retire(d, fault.GPULost.New("the driver reports %s: the GPU is lost", d))
 	}
 	if m.monitor, err = gpu.NewMonitor(devices, options); err != nil {
 		return err
 	}
-	m.monitor.OnAny(m.takeEvent)
 	o.OnMonitor(m.monitor)
 	all.Go(func() {
 		m.monitor.Run(ctx)

@@ -47,7 +47,7 @@ func reapOrphans() {
 		if _, ok := owned.Load(pid); ok {
 			continue
 		}
-		if state, _ := stat(pid); state == 'Z' {
+		if stat(pid).state == 'Z' {
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}

@@ -5,18 +5,9 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// BecomeSubreaper makes orphaned descendants children of this process, so that
-// KillChildren finds them, including those in their own session.
-func BecomeSubreaper() error {
-	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-}
 
 // sweepRounds limits KillChildren: killing a child hands its children to this process, so
 // each round reaches one level deeper.
@@ -108,7 +99,7 @@ func killAll(list func() []int, within time.Duration) (found int, stuck []Stuck)
 	}
 	for pid := range killed {
 		// Only the parent can wait for a child.
-		if _, ppid := stat(pid); ppid == os.Getpid() && !isGivenUp(pid) {
+		if stat(pid).parent == os.Getpid() && !isGivenUp(pid) {
 			reap(pid, deadline)
 		}
 	}
@@ -123,13 +114,10 @@ func marked(match func(entry string) bool) []int {
 		if pid == os.Getpid() {
 			return
 		}
-		environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-		if err != nil {
-			return
-		}
+		environ, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 		for variable := range bytes.SplitSeq(environ, []byte{0}) {
 			if match(string(variable)) {
-				if state, _ := stat(pid); state != 0 && state != 'Z' {
+				if state := stat(pid).state; state != 0 && state != 'Z' {
 					pids = append(pids, pid)
 				}
 				return
@@ -142,7 +130,7 @@ func marked(match func(entry string) bool) []int {
 func childrenOf(parent int) []int {
 	var pids []int
 	eachPid(func(pid int) {
-		if _, ppid := stat(pid); ppid == parent {
+		if stat(pid).parent == parent {
 			pids = append(pids, pid)
 		}
 	})
@@ -153,8 +141,8 @@ func childrenOf(parent int) []int {
 func Descendants(ancestor int) []int {
 	children := make(map[int][]int)
 	eachPid(func(pid int) {
-		_, ppid := stat(pid)
-		children[ppid] = append(children[ppid], pid)
+		parent := stat(pid).parent
+		children[parent] = append(children[parent], pid)
 	})
 	found := slices.Clone(children[ancestor])
 	for i := 0; i < len(found); i++ {
@@ -176,23 +164,4 @@ func eachPid(f func(pid int)) {
 			f(pid)
 		}
 	}
-}
-
-// stat returns the state letter and the parent of a process; zero values if it has exited.
-func stat(pid int) (state byte, ppid int) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0
-	}
-	// The command's name may contain spaces and parentheses; the last one ends it.
-	_, rest, ok := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " ")
-	if !ok {
-		return 0, 0
-	}
-	fields := strings.Fields(rest)
-	if len(fields) < 2 {
-		return 0, 0
-	}
-	ppid, _ = strconv.Atoi(fields[1])
-	return fields[0][0], ppid
 }
