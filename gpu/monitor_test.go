@@ -149,9 +149,7 @@ func TestEightGPUs(t *testing.T) {
 		o.OnLost = func(d gpu.Device) { lost = append(lost, d.String()) }
 	})
 	w.poll(0)
-	for range 3 {
-		machine.Work(gputest.Dying)
-	}
+	machine.Lose(gputest.Dying)
 	w.poll(3 * time.Second)
 	w.poll(3 * time.Second)
 	for _, h := range w.monitor.Status() {

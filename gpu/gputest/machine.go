@@ -31,14 +31,11 @@ type Card struct {
 	Sample gpu.Sample
 	// Lost cards return only gpu.ErrLost.
 	Lost bool
-	// DiesAfter is the call of Machine.Work at which the card is lost; 0 for never.
-	DiesAfter int
 	// MIG is whether it is in MIG mode; Instances are its MIG instances.
 	MIG       bool
 	Instances []Instance
 
-	worked int
-	hang   chan struct{} // if not nil, calls for the card wait until it is closed
+	hang chan struct{} // if not nil, calls for the card wait until it is closed
 }
 
 // Instance is a MIG instance of a card.
@@ -105,7 +102,7 @@ func New(n int) *Machine {
 // The special cards of EightGPUs.
 const (
 	Hot       = 2 // 86 °C
-	Dying     = 4 // lost at the third call of Work
+	Dying     = 4 // for tests that lose a card
 	Split     = 5 // in MIG mode, with two instances of 40 GiB
 	Senseless = 6 // reports no temperature
 )
@@ -114,7 +111,6 @@ const (
 func EightGPUs() *Machine {
 	m := New(8)
 	m.cards[Hot].Temperature(86)
-	m.cards[Dying].DiesAfter = 3
 	m.cards[Split].MIG = true
 	for i := range 2 {
 		m.cards[Split].Instances = append(m.cards[Split].Instances, Instance{
@@ -135,18 +131,6 @@ func (m *Machine) Change(card int, change func(*Card)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(m.cards[card])
-}
-
-// Work counts one computation on a card, which may lose it: see DiesAfter.
-func (m *Machine) Work(card int) {
-	m.mu.Lock()
-	c := m.cards[card]
-	c.worked++
-	dies := c.DiesAfter > 0 && c.worked == c.DiesAfter
-	m.mu.Unlock()
-	if dies {
-		m.Lose(card)
-	}
 }
 
 // Lose makes a card fall off the bus: it reports Xid 79 and is lost.
@@ -172,32 +156,23 @@ func (m *Machine) FailInit(err error) {
 }
 
 // Hang makes every call hang until the returned function is called.
-func (m *Machine) Hang() (release func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	hang := make(chan struct{})
-	m.hang = hang
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.hang == hang {
-			m.hang = nil
-		}
-		close(hang)
-	}
-}
+func (m *Machine) Hang() (release func()) { return m.hangAt(&m.hang) }
 
 // HangCard makes every call for one card hang until the returned function is called. A
 // call that hung returns what was true when it was made.
-func (m *Machine) HangCard(card int) (release func()) {
+func (m *Machine) HangCard(card int) (release func()) { return m.hangAt(&m.cards[card].hang) }
+
+func (m *Machine) hangAt(at *chan struct{}) (release func()) {
 	hang := make(chan struct{})
-	m.Change(card, func(c *Card) { c.hang = hang })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	*at = hang
 	return func() {
-		m.Change(card, func(c *Card) {
-			if c.hang == hang {
-				c.hang = nil
-			}
-		})
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if *at == hang {
+			*at = nil
+		}
 		close(hang)
 	}
 }

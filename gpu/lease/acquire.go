@@ -184,6 +184,18 @@ func (f *Folder) describe(r Request, g GPU) Lease {
 	return l
 }
 
+// Extend acquires further leases, which are released with these.
+func (h *Held) Extend(ctx context.Context, r Request) error {
+	more, err := h.folder.Acquire(ctx, r)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leases, h.files = append(h.leases, more.leases...), append(h.files, more.files...)
+	return nil
+}
+
 // Leases returns the leases held.
 func (h *Held) Leases() []Lease {
 	if h == nil {
@@ -191,7 +203,7 @@ func (h *Held) Leases() []Lease {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]Lease(nil), h.leases...)
+	return slices.Clone(h.leases)
 }
 
 // Missing explains, by key, why GPUs were not available.
@@ -202,7 +214,7 @@ func (h *Held) Missing() map[string]string { return h.missing }
 func (h *Held) Files() []*os.File {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]*os.File(nil), h.files...)
+	return slices.Clone(h.files)
 }
 
 // Release releases all leases. It is safe to call on nil and more than once.

@@ -28,10 +28,11 @@ func (f *Fleet) balance(done <-chan struct{}) {
 			if !f.state.running() {
 				continue
 			}
-			if total := f.ledger.total(); total >= 0 && f.queue.dry() && scarceShare*(total-f.ledger.done().Records) <= total {
+			idle, dry := f.queue.idle()
+			if total := f.ledger.total(); total >= 0 && dry && scarceShare*(total-f.ledger.done().Records) <= total {
 				f.roster.notifyEnd()
 			}
-			if len(f.queue.idle()) > 0 {
+			if len(idle) > 0 {
 				f.roster.endSlowest(int64(f.BatchSize))
 			}
 		case <-done:
@@ -44,7 +45,7 @@ func (f *Fleet) balance(done <-chan struct{}) {
 // the worker, so that all finish together. Without idle slots the rest stays whole.
 // inFlight is the number of records the worker must finish first.
 func (f *Fleet) share(m *member, rest task, inFlight int64) ([]task, error) {
-	idle := f.queue.idle()
+	idle, _ := f.queue.idle()
 	if len(idle) == 0 {
 		return []task{rest}, nil
 	}

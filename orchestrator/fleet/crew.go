@@ -19,7 +19,7 @@ type crew struct {
 	slots sync.WaitGroup  // those with work left, and the scaler, which may add some
 }
 
-// startAll starts the slots of the plan, and the scaler if the job has one.
+// startAll starts the slots of the plan, and the scaler.
 func (c *crew) startAll(slots []event.Slot) {
 	f := c.fleet
 	for _, slot := range slots {
@@ -28,14 +28,12 @@ func (c *crew) startAll(slots []event.Slot) {
 	for i, slot := range slots {
 		f.scaler.Started(slot, c.start(f.roster.members[i]))
 	}
-	if f.scaler != nil {
-		c.slots.Go(func() { f.scaler.Run(c.ctx) })
-	}
+	c.slots.Go(func() { f.scaler.Run(c.ctx) })
 }
 
 // start runs a slot until no work remains for it.
 func (c *crew) start(m *member) *slotRun {
-	run := newSlotRun(c.fleet, m)
+	run := &slotRun{fleet: c.fleet, slot: m.slot, member: m, useful: true, dismissed: make(chan struct{})}
 	c.slots.Add(1)
 	c.group.Go(func() error {
 		defer func() {
@@ -72,6 +70,10 @@ func (c *crew) Progress() (done, total int64) {
 
 func (c *crew) Health(device string) (gpu.Health, bool)    { return c.fleet.monitor.health(device) }
 func (c *crew) IsSick(device string) bool                  { return c.fleet.suspects.isSick(device) }
-func (c *crew) Hungry() bool                               { return c.fleet.state.running() && !c.fleet.queue.dry() }
 func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.done }
 func (c *crew) Share(of func(event.Slot) bool, added bool) { c.fleet.roster.setSharing(of, added) }
+
+func (c *crew) Hungry() bool {
+	_, dry := c.fleet.queue.idle()
+	return !dry && c.fleet.state.running()
+}

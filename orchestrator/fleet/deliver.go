@@ -51,7 +51,7 @@ func (s *session) handBack(left wire.Remainder) error {
 		t.chunk = t.chunk.Before(left.Rest)
 	}
 	s.member.handedBack(s.hand.load())
-	s.fleet.queue.add(tasks...)
+	s.fleet.queue.put(0, tasks...)
 	return err
 }
 
@@ -79,7 +79,7 @@ func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool,
 		return false, err
 	}
 	if s.of.left {
-		s.of.reportLeft()
+		s.fleet.reportLeft(s.slot)
 	}
 	if done.Crowded {
 		s.fleet.scaler.Crowded(ctx, s.slot, s.of.mustLeave)

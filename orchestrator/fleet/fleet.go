@@ -29,7 +29,7 @@ type Fleet struct {
 	state    state
 	stagger  *stagger // nil: all kernels open at once
 	crew     *crew
-	scaler   *scaler.Scaler // nil: the number of workers is fixed
+	scaler   *scaler.Scaler
 	tuned    *tunedSizes
 	numbers  atomic.Int64 // of tasks and folders, each used once
 	answered atomic.Bool  // the kernel has responded: a batch has finished, successfully or not
@@ -42,7 +42,8 @@ func New(o Options) *Fleet {
 		Options: o, queue: newQueue(o.Source), roster: newRoster(o.Registry, o.HandBack, o.Lane.Logged),
 		leader: newLayoutLeader(o), tuned: newTunedSizes(o.TunedFile),
 	}
-	f.ledger, f.suspects, f.crew = newLedger(o, f.roster), newSuspects(f), &crew{fleet: f}
+	f.ledger, f.crew = newLedger(o, f.roster), &crew{fleet: f}
+	f.suspects = &suspects{fleet: f, mu: &f.roster.mu, devices: make(map[string]*suspect)}
 	f.queue.check = o.Check
 	f.monitor = &deviceMonitor{roster: f.roster, emit: o.Emit}
 	for _, slot := range o.Slots {
@@ -51,6 +52,7 @@ func New(o Options) *Fleet {
 	if o.Stagger {
 		f.stagger = newStagger()
 	}
+	f.scaler = scaler.New(f.crew, nil, scaler.Options{})
 	if o.Scaling != nil {
 		scaling := *o.Scaling
 		scaling.Cores, scaling.Emit = o.Process.Cores, o.Emit
@@ -259,6 +261,12 @@ func (f *Fleet) chunkDone(r result, ahead, held int64) {
 	finished := r.task.chunk
 	finished.Records = segment.Tally.Records
 	f.Source.Release(finished)
+}
+
+// reportLeft reports that a slot has left the job.
+func (f *Fleet) reportLeft(slot event.Slot) {
+	job, answers := f.ledger.counts()
+	f.Emit(event.WorkerLeft{Slot: slot.Number, Device: slot.Name, Job: job, Answers: answers})
 }
 
 // maxWarnings bounds the notices that kernels cause; the workers' logs have all of them.

@@ -17,7 +17,7 @@ import (
 
 // open starts a worker and waits until its kernel is open or no work remains for it.
 func (s *slotRun) open(abortCtx context.Context) *fault.Error {
-	ctx, cancel := s.fleet.queue.whileOpen(abortCtx)
+	ctx, cancel := until(abortCtx, s.fleet.queue.done)
 	defer cancel()
 	ctx, cancel = until(ctx, s.dismissed)
 	defer cancel()
@@ -35,7 +35,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 		return s.ready(kept.Sources, started)
 	}
 	var err error
-	if setup.SocketDir, err = s.socketDir(); err != nil {
+	if setup.SocketDir, err = socketDir(s.fleet.Options, fmt.Sprintf("w%d-%d", s.slot.Number, s.fleet.numbers.Add(1))); err != nil {
 		return fault.TempFolder.New("make temporary folder: %w", err)
 	}
 	if setup.Proven == nil {
@@ -44,11 +44,16 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 			setup.Proven = &located
 		}
 	}
-	worker, err := process.Start(process.Spec{
-		Binary: s.fleet.Process.Binary, Label: s.slot.Name, Setup: setup,
-		Env: process.Env(s.slot.Pin, s.slot.Threads), CPUs: s.cpus(),
+	spec := process.Spec{
+		Binary: s.fleet.Process.Binary, Label: s.slot.Name, Setup: setup, Env: process.Env(s.slot.Pin, s.slot.Threads),
 		Log: filepath.Join(s.fleet.Logs, fmt.Sprintf("worker-%d.log", s.slot.Number)),
-	})
+	}
+	for _, device := range s.slot.Devices {
+		if !s.fleet.NoAffinity {
+			spec.CPUs = append(spec.CPUs, device.CPUs...)
+		}
+	}
+	worker, err := process.Start(spec)
 	if err != nil {
 		return fault.As(fault.WorkerLost.Wrap(err))
 	}
@@ -73,7 +78,7 @@ func (s *slotRun) setup() wire.Setup {
 	setup := s.fleet.Process.Setup()
 	setup.Device = s.slot.Device()
 	s.fleet.tuned.apply(s.slot, &setup)
-	if records := &setup.Records; s.fleet.scaler != nil && s.slot.Added && records.AutoBatch {
+	if records := &setup.Records; s.slot.Added && records.AutoBatch {
 		// It starts with what the search of an earlier worker has found: two searches on one device
 		// would disturb each other.
 		found := s.fleet.roster.work(s.slot.SharesDevice).BatchSize
@@ -82,12 +87,13 @@ func (s *slotRun) setup() wire.Setup {
 	return setup
 }
 
-// socketDir creates a folder for the sockets of the slot's next worker.
-func (s *slotRun) socketDir() (string, error) {
-	if s.fleet.Pool != nil {
-		return s.fleet.Pool.SocketDir(s.fleet.MakeDir)
+// socketDir creates a folder for the sockets of a worker, with this name unless the worker may
+// outlive the job.
+func socketDir(o Options, name string) (string, error) {
+	if o.Pool != nil {
+		return o.Pool.SocketDir(o.MakeDir)
 	}
-	dir := filepath.Join(s.fleet.Process.RunDir, fmt.Sprintf("w%d-%d", s.slot.Number, s.fleet.numbers.Add(1)))
+	dir := filepath.Join(o.Process.RunDir, name)
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
@@ -115,22 +121,11 @@ func (s *slotRun) ready(sources []wire.Source, started time.Time) *fault.Error {
 	return nil
 }
 
-// cpus returns the CPUs near the slot's devices.
-func (s *slotRun) cpus() (cpus []int) {
-	if s.fleet.NoAffinity {
-		return nil
-	}
-	for _, device := range s.slot.Devices {
-		cpus = append(cpus, device.CPUs...)
-	}
-	return cpus
-}
-
 // park keeps the slot's worker for the next job, if there may be one that needs it, and reports
 // whether it did.
 func (s *slotRun) park() bool {
 	pool := s.fleet.Pool
-	if pool == nil || s.session == nil || !s.opened || len(s.session.hand.ahead) > 0 || s.left || !s.fleet.state.running() {
+	if pool == nil || s.session == nil || !s.opened || s.hasTasks() || s.left || !s.fleet.state.running() {
 		return false
 	}
 	s.member.exited(0, nil)

@@ -41,9 +41,9 @@ type queue struct {
 	changed   *sync.Cond
 	returned  []task
 	held      int
-	waiting   []waiter       // slots that have nothing to do
-	devices   map[string]int // slots that may still take tasks, by device
-	promised  int            // slots that have left and will be back
+	waiting   []waiter // slots that have nothing to do
+	devices   devices  // with slots that may still take tasks
+	promised  int      // slots that have left and will be back
 	readers   sync.WaitGroup
 	reading   bool            // a slot is waiting for the source
 	ended     bool            // the source has no more
@@ -53,6 +53,33 @@ type queue struct {
 	expelled  map[string]bool // devices that get nothing
 	closed    bool
 	done      chan struct{} // closed when no task will be handed out any more
+}
+
+// devices are the numbers of slots that participate, by device.
+type devices map[string]int
+
+// slots returns the number of all slots.
+func (d devices) slots() (n int) {
+	for _, slots := range d {
+		n += slots
+	}
+	return n
+}
+
+// without returns the devices that are not among those that failed on a task.
+func (d devices) without(tried []string) (list []string) {
+	for device := range d {
+		if !slices.Contains(tried, device) {
+			list = append(list, device)
+		}
+	}
+	return list
+}
+
+// fit reports whether a device may compute a task: a device that failed on it may not, as long
+// as there is one that did not.
+func (d devices) fit(t task, device string) bool {
+	return !slices.Contains(t.tried, device) || len(d.without(t.tried)) == 0
 }
 
 // waiter is a slot that waits for a task, and its device.
@@ -68,7 +95,7 @@ type chunks interface {
 }
 
 func newQueue(source chunks) *queue {
-	q := &queue{source: source, done: make(chan struct{}), devices: make(map[string]int), dismissed: make(map[int]bool), limited: make(map[string]bool), expelled: make(map[string]bool)}
+	q := &queue{source: source, done: make(chan struct{}), devices: make(devices), dismissed: make(map[int]bool), limited: make(map[string]bool), expelled: make(map[string]bool)}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -110,7 +137,7 @@ func (q *queue) withdraw(promised bool) {
 	if promised {
 		q.promised--
 	}
-	if q.slots() == 0 && q.promised == 0 {
+	if q.devices.slots() == 0 && q.promised == 0 {
 		q.closed = true
 		q.broadcast()
 	}
@@ -124,20 +151,12 @@ func (q *queue) dismiss(slot int) {
 	q.broadcast()
 }
 
-// slots returns the number of participating slots. The caller must hold q.mu.
-func (q *queue) slots() (n int) {
-	for _, slots := range q.devices {
-		n += slots
-	}
-	return n
-}
-
 // continues reports whether the job continues without a slot that participates: others do, or
 // will be back. A slot that was back in vain is not useful, and does not wait for those.
 func (q *queue) continues(useful bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.slots() > 1 || q.promised > 0 && useful
+	return q.devices.slots() > 1 || q.promised > 0 && useful
 }
 
 // take returns the next task for a slot of a device. It returns false when none
@@ -149,8 +168,8 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		if q.closed || q.err != nil || q.dismissed[slot] || q.expelled[device] {
 			return task{}, false, q.err
 		}
-		if i := slices.IndexFunc(q.returned, func(t task) bool { return q.suits(t, device, slot) }); i >= 0 {
-			return q.pick(i), true, nil
+		if t, ok := q.pick(func(t task) bool { return q.suits(t, device, slot) }); ok {
+			return t, true, nil
 		}
 		switch {
 		case q.isFinished():
@@ -158,11 +177,20 @@ func (q *queue) take(ctx context.Context, device string, slot int) (task, bool, 
 		case q.limited[device]:
 			q.changed.Wait()
 		case !q.ended && !q.reading && q.source.Ready():
-			open, cancel := q.whileOpen(ctx)
+			open, cancel := until(ctx, q.done)
 			q.read(open)
 			cancel()
 		case !q.ended && !q.reading:
-			q.await(ctx)
+			// A stream may never deliver anything. The slot waits with others: it may get a task that
+			// another slot gives back.
+			q.reading = true
+			open, cancel := until(ctx, q.done)
+			q.readers.Go(func() {
+				defer cancel()
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				q.read(open)
+			})
 		default:
 			q.waiting = append(q.waiting, waiter{slot, device})
 			q.changed.Wait()
@@ -183,19 +211,22 @@ func (q *queue) takeAhead(ctx context.Context, device string, slot int, mayJoin 
 	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.source.Ready() {
 		q.read(ctx)
 	}
-	i := slices.IndexFunc(q.returned, suits)
-	if q.closed || i < 0 {
+	if q.closed {
 		return task{}, false
 	}
-	return q.pick(i), true
+	return q.pick(suits)
 }
 
-// pick takes one of the returned tasks.
-func (q *queue) pick(i int) task {
-	t := q.returned[i]
+// pick takes the first of the returned tasks that suits.
+func (q *queue) pick(suits func(task) bool) (t task, ok bool) {
+	i := slices.IndexFunc(q.returned, suits)
+	if i < 0 {
+		return t, false
+	}
+	t = q.returned[i]
 	q.returned = slices.Delete(q.returned, i, i+1)
 	q.held++
-	return t
+	return t, true
 }
 
 // suits reports whether a slot may take a task. The slot that gave it away may not, as
@@ -204,30 +235,14 @@ func (q *queue) suits(t task, device string, slot int) bool {
 	if q.limited[device] && t.probe == nil {
 		return false
 	}
-	return q.fits(t, device) && (t.notFor != slot+1 || !q.isWaitedFor(t))
-}
-
-// fits reports whether a device may compute a task: a device that failed on it may not,
-// as long as there is one that did not.
-func (q *queue) fits(t task, device string) bool {
-	return !slices.Contains(t.tried, device) || len(q.without(t.tried)) == 0
+	return q.devices.fit(t, device) && (t.notFor != slot+1 || !q.isWaitedFor(t))
 }
 
 // untried returns the participating devices that are not among those that failed on a task.
 func (q *queue) untried(tried []string) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.without(tried)
-}
-
-// without is untried for a caller that holds q.mu.
-func (q *queue) without(tried []string) (devices []string) {
-	for device := range q.devices {
-		if !slices.Contains(tried, device) {
-			devices = append(devices, device)
-		}
-	}
-	return devices
+	return q.devices.without(tried)
 }
 
 // addProbe queues a probe before all other tasks, and reports whether a slot is waiting that
@@ -243,7 +258,7 @@ func (q *queue) addProbe(t task) (wanted bool) {
 
 // isWaitedFor reports whether a waiting slot may take a task. The caller must hold q.mu.
 func (q *queue) isWaitedFor(t task) bool {
-	return slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.fits(t, w.device) })
+	return slices.ContainsFunc(q.waiting, func(w waiter) bool { return q.devices.fit(t, w.device) })
 }
 
 // suspend counts a task that may come back, although no slot has it: giveBack or finish ends
@@ -273,31 +288,18 @@ func (q *queue) expel(device string) {
 	q.broadcast()
 }
 
-// idle returns the slots that have nothing to do while others are computing.
-func (q *queue) idle() []int {
+// idle returns the slots that have nothing to do while others are computing. dry: the queue is
+// empty, unless tasks come back.
+func (q *queue) idle() (slots []int, dry bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.ended || len(q.returned) > 0 {
-		return nil
+		return nil, false
 	}
-	slots := make([]int, len(q.waiting))
-	for i, w := range q.waiting {
-		slots[i] = w.slot
+	for _, w := range q.waiting {
+		slots = append(slots, w.slot)
 	}
-	return slots
-}
-
-// await reads a stream while the slot waits with others: it may get a task that another slot
-// gives back, and a stream may never deliver anything. The caller must hold q.mu.
-func (q *queue) await(ctx context.Context) {
-	q.reading = true
-	open, cancel := q.whileOpen(ctx)
-	q.readers.Go(func() {
-		defer cancel()
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.read(open)
-	})
+	return slots, true
 }
 
 // read reads the source without holding the lock: a stream may block.
@@ -326,13 +328,11 @@ func (q *queue) read(ctx context.Context) {
 
 // giveBack returns the remainder of a task to the queue: nothing, the task itself, or
 // several tasks.
-func (q *queue) giveBack(tasks ...task) { q.put(1, tasks) }
+func (q *queue) giveBack(tasks ...task) { q.put(1, tasks...) }
 
-// add queues the remainder of a task whose first part is still being computed.
-func (q *queue) add(tasks ...task) { q.put(0, tasks) }
-
-// put queues tasks that a worker had, which it ended with this number of them.
-func (q *queue) put(ended int, tasks []task) {
+// put queues tasks that a worker had, of which it has ended this number; none if the first part
+// of a task is still being computed.
+func (q *queue) put(ended int, tasks ...task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held -= ended
@@ -341,13 +341,6 @@ func (q *queue) put(ended int, tasks []task) {
 		q.returned = append(q.returned, t)
 	}
 	q.broadcast()
-}
-
-// dry reports whether the queue is empty, unless tasks come back.
-func (q *queue) dry() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ended && len(q.returned) == 0
 }
 
 // close stops handing out tasks.
@@ -370,13 +363,8 @@ func (q *queue) broadcast() {
 	}
 }
 
-// whileOpen returns a context that ends with ctx or when no tasks remain: there is then
-// no need to wait for a model to load or for a stream.
-func (q *queue) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
-	return until(ctx, q.done)
-}
-
-// until returns a context that ends with ctx or when done is closed.
+// until returns a context that ends with ctx or when done is closed: once no tasks remain, there
+// is no need to wait for a model to load or for a stream.
 func until(ctx context.Context, done <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

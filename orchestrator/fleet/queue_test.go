@@ -31,6 +31,12 @@ func newTestQueue(records ...int64) *queue {
 	return q
 }
 
+// waiting returns the slots that have nothing to do.
+func waiting(q *queue) []int {
+	slots, _ := q.idle()
+	return slots
+}
+
 // take takes a task that must be available.
 func take(t *testing.T, q *queue, device string, slot int) task {
 	t.Helper()
@@ -55,7 +61,7 @@ func TestGivenAwayTaskReturns(t *testing.T) {
 		_, ok, _ := q.take(t.Context(), "B", 1)
 		got <- ok
 	}()
-	for len(q.idle()) == 0 {
+	for len(waiting(q)) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	q.giveBack(task{chunk: chunk.Chunk{Records: 2}, tried: []string{"B"}, notFor: 1})
@@ -73,7 +79,7 @@ func TestTakeAhead(t *testing.T) {
 	ctx := t.Context()
 	q := newTestQueue(1, 2)
 	take(t, q, "A", 0)
-	q.add(task{chunk: chunk.Chunk{Records: 3}, attempts: 1}, task{chunk: chunk.Chunk{Records: 4}, alone: true},
+	q.put(0, task{chunk: chunk.Chunk{Records: 3}, attempts: 1}, task{chunk: chunk.Chunk{Records: 4}, alone: true},
 		task{chunk: chunk.Chunk{Records: 5}, tried: []string{"B"}})
 	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); !ok || ahead.chunk.Records != 2 {
 		t.Errorf("got %+v, %v", ahead, ok)
@@ -89,7 +95,7 @@ func TestTakeAhead(t *testing.T) {
 		defer close(waits)
 		_, _, _ = q.take(ctx, "B", 1)
 	}()
-	for len(q.idle()) == 0 {
+	for len(waiting(q)) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	q.mu.Lock()

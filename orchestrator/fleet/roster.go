@@ -120,15 +120,22 @@ func (r *roster) exhausted() *fault.Error {
 	return fault.NoDeviceLeft.New("no device is left; the last one failed with: %s", r.last.Message).WithDetail(r.last.Detail)
 }
 
-// workers returns the running workers of the slots that match.
-func (r *roster) workers(wanted func(*member) bool) (list []*process.Worker) {
+// each calls use with every slot.
+func (r *roster) each(use func(*member)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.members {
+		use(m)
+	}
+}
+
+// workers returns the running workers of the slots that match.
+func (r *roster) workers(wanted func(*member) bool) (list []*process.Worker) {
+	r.each(func(m *member) {
 		if m.worker != nil && wanted(m) {
 			list = append(list, m.worker)
 		}
-	}
+	})
 	return list
 }
 
@@ -162,15 +169,13 @@ func (r *roster) addMemory(slot event.Slot, memory wire.FrameworkMemory) gpu.Fra
 
 // stuck returns the processes that cannot be killed and still exist.
 func (r *roster) stuck() (list []proc.Stuck) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.members {
+	r.each(func(m *member) {
 		for _, s := range m.stuck {
 			if s.Lives() && !slices.Contains(list, s) {
 				list = append(list, s)
 			}
 		}
-	}
+	})
 	return list
 }
 
@@ -202,40 +207,34 @@ func (r *roster) setPaces(paces map[string]float64) {
 
 // setSharing notifies workers whether added workers share their device's memory.
 func (r *roster) setSharing(of func(event.Slot) bool, added bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.members {
+	r.each(func(m *member) {
 		if of(m.slot) && m.sharing != added {
 			m.sharing = added
 			if m.worker != nil {
 				m.sendSharing()
 			}
 		}
-	}
+	})
 }
 
 // work returns what the slots that match have done.
 func (r *roster) work(of func(event.Slot) bool) (w scaler.Work) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.members {
+	r.each(func(m *member) {
 		if of(m.slot) {
 			m.addTo(&w)
 		}
-	}
+	})
 	return w
 }
 
 // notifyEnd notifies every worker, once, that the job is nearing its end.
 func (r *roster) notifyEnd() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, m := range r.members {
+	r.each(func(m *member) {
 		if m.worker != nil && m.notified != m.worker {
 			m.notified = m.worker
 			m.worker.Send(wire.Message{Draining: &wire.Draining{}})
 		}
-	}
+	})
 }
 
 // endSlowest asks the worker that would finish last to end its chunk at the next batch

@@ -30,10 +30,6 @@ type slotRun struct {
 	dismissOnce sync.Once
 }
 
-func newSlotRun(f *Fleet, m *member) *slotRun {
-	return &slotRun{fleet: f, slot: m.slot, member: m, useful: true, dismissed: make(chan struct{})}
-}
-
 // run gives its workers tasks until none remain. The caller must then release the
 // worker. It returns an error only for what must stop the whole job.
 func (s *slotRun) run(ctx context.Context) error {
@@ -60,7 +56,11 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 			s.depart(ctx)
 			return false, nil
 		}
-		s.renew(ctx)
+		if threads := s.threads.Load(); threads > 0 && !s.hasTasks() { // otherwise it was told to end those at once
+			s.threads.CompareAndSwap(threads, 0)
+			s.slot.Threads = int(threads)
+			s.release(ctx)
+		}
 		if e := s.member.retiredBy(); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()
 			s.reportLoss(e, true)
@@ -182,16 +182,8 @@ func (s *slotRun) endChunk() {
 	}
 }
 
-// renew ends a worker that must be restarted, once it has finished its tasks.
-func (s *slotRun) renew(ctx context.Context) {
-	if s.session != nil && len(s.session.hand.ahead) > 0 {
-		return // it has been told to end that at once
-	}
-	if threads := s.threads.Swap(0); threads > 0 {
-		s.slot.Threads = int(threads)
-		s.release(ctx)
-	}
-}
+// hasTasks reports whether the worker was given tasks ahead of those that it has computed.
+func (s *slotRun) hasTasks() bool { return s.session != nil && len(s.session.hand.ahead) > 0 }
 
 // idles reports whether the worker should not get more work for now.
 func (s *slotRun) idles() bool {
@@ -221,7 +213,7 @@ func (s *slotRun) depart(ctx context.Context) {
 	s.release(ctx)
 	s.fleet.scaler.Leaves(s.slot) // first, or a late report of another worker would cost one more
 	s.leave(ctx, true)
-	s.reportLeft()
+	s.fleet.reportLeft(s.slot)
 	s.fleet.scaler.Departed(s.slot)
 }
 
@@ -236,11 +228,6 @@ func (s *slotRun) leave(ctx context.Context, yields bool) {
 	}
 	s.fleet.ledger.excuse(s.slot.Number, true)
 	s.fleet.queue.leave(s.slot.Key())
-}
-
-func (s *slotRun) reportLeft() {
-	job, answers := s.fleet.ledger.counts()
-	s.fleet.Emit(event.WorkerLeft{Slot: s.slot.Number, Device: s.slot.Name, Job: job, Answers: answers})
 }
 
 // drop makes sure that the worker has exited.
@@ -260,7 +247,7 @@ func (s *slotRun) release(ctx context.Context) {
 	if s.session == nil {
 		return
 	}
-	if ctx.Err() == nil && len(s.session.hand.ahead) == 0 { // or it would compute that first
+	if ctx.Err() == nil && !s.hasTasks() { // or it would compute those first
 		s.fleet.warn(s.slot, s.session.worker.End())
 	}
 	s.drop()

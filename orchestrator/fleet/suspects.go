@@ -66,10 +66,6 @@ const (
 	deviceSick                   // and the device is retired
 )
 
-func newSuspects(f *Fleet) *suspects {
-	return &suspects{fleet: f, mu: &f.roster.mu, devices: make(map[string]*suspect)}
-}
-
 // of returns the evidence about a device. The caller must hold x.mu.
 func (x *suspects) of(device string) *suspect {
 	if x.devices[device] == nil {

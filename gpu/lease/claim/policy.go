@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (p Policy) lease(ctx context.Context, wanted orchestrator.ClaimRequest) (*o
 	if err != nil {
 		return nil, err
 	}
-	return p.leased(ctx, folder, held, wanted, request), nil
+	return p.leased(ctx, held, wanted, request), nil
 }
 
 // request translates the policy for leases.
@@ -121,10 +122,7 @@ func (p Policy) request(wanted orchestrator.ClaimRequest, rules lease.Config) (l
 	if p.Wait == 0 {
 		wait = lease.Seconds(rules.Optimization.AllocationTimeout)
 	}
-	name := p.Name
-	if name == "" {
-		name = "run"
-	}
+	name := cmp.Or(p.Name, "run")
 	quota := rules.QuotaOf(name)
 	if p.Memory > 0 {
 		if err := quota.Check(name, p.Memory); err != nil {
@@ -133,9 +131,7 @@ func (p Policy) request(wanted orchestrator.ClaimRequest, rules lease.Config) (l
 	}
 	r := lease.Request{
 		Name: name, AtMost: wanted.Most, PerGroup: wanted.PerWorker,
-		GPUs: func(ctx context.Context) ([]lease.GPU, error) {
-			return Cards(ctx, wanted.Devices, gpu.Options{Slow: wanted.Notice})
-		},
+		GPUs:   cards(wanted.Devices, gpu.Options{Slow: wanted.Notice}),
 		Memory: p.Memory, Prefer: quota.Prefer(), Owned: true, Limits: rules.Limits(), Quota: quota,
 		Wait: wait, Waiting: func(why string) { wanted.Notice(fmt.Sprintf("waiting up to %s for GPUs: %s", wait, why)) },
 	}
@@ -150,6 +146,11 @@ func (p Policy) request(wanted orchestrator.ClaimRequest, rules lease.Config) (l
 	return r, nil
 }
 
+// cards looks at devices when a request is decided.
+func cards(devices []gpu.Device, options gpu.Options) func(context.Context) ([]lease.GPU, error) {
+	return func(ctx context.Context) ([]lease.GPU, error) { return Cards(ctx, devices, options) }
+}
+
 // unleased claims the GPUs without leasing them.
 func (p Policy) unleased(wanted orchestrator.ClaimRequest) *orchestrator.Claim {
 	devices := wanted.Devices
@@ -160,16 +161,17 @@ func (p Policy) unleased(wanted orchestrator.ClaimRequest) *orchestrator.Claim {
 }
 
 // leased returns the claim for the leases held.
-func (p Policy) leased(ctx context.Context, folder *lease.Folder, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
+func (p Policy) leased(ctx context.Context, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
 	leases := held.Leases()
 	claim := p.selected(ctx, wanted, request, held.Missing(), func(key string) bool {
 		return slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == key })
 	})
-	more := &further{folder: folder, request: request}
-	claim.Memory, claim.More = p.Memory, more.acquire
-	claim.Release = func() {
-		more.release()
-		held.Release()
+	claim.Memory, claim.Release = p.Memory, held.Release
+	claim.More = func(ctx context.Context, device gpu.Device, bytes uint64) error { // without waiting for it
+		return held.Extend(ctx, lease.Request{
+			Name: request.Name, GPUs: cards([]gpu.Device{device}, gpu.Options{}), Each: true, Memory: bytes,
+			Prefer: request.Prefer, Owned: true, Limits: request.Limits, Quota: request.Quota,
+		})
 	}
 	claim.Keep = func(used []gpu.Device) {
 		held.Keep(func(l lease.Lease) bool {

@@ -58,8 +58,8 @@ type Work struct {
 	PIDs                    []int         // of their workers
 }
 
-// Scaler adds and removes workers of a fleet. A nil one, for a job whose number of workers is
-// fixed, does nothing.
+// Scaler adds and removes workers of a fleet. That of a job whose number of workers is fixed has
+// no groups, and does nothing.
 type Scaler struct {
 	Options
 	fleet  Fleet
@@ -99,7 +99,7 @@ type place struct {
 	stale   int // reports of its worker that may be about the time before another left
 }
 
-// New returns the scaler of a fleet that starts with these slots.
+// New returns the scaler of a fleet that starts with these slots; none if their number is fixed.
 func New(f Fleet, slots []event.Slot, o Options) *Scaler {
 	s := &Scaler{Options: o, fleet: f, start: time.Now(), wake: make(chan struct{}, 1)}
 	for _, slot := range slots {
@@ -146,7 +146,7 @@ func (s *Scaler) group(slot event.Slot) *scaled {
 
 // Run reconsiders the number of workers until no work remains.
 func (s *Scaler) Run(ctx context.Context) {
-	if s == nil {
+	if len(s.groups) == 0 {
 		return
 	}
 	s.meter = resources.NewMeter(resources.System{})
@@ -299,13 +299,15 @@ func (s *Scaler) fitThreads(g *scaled, f scaling.Figures) {
 
 // Started records that a slot runs.
 func (s *Scaler) Started(slot event.Slot, worker Worker) {
-	if s == nil {
-		return
-	}
+	s.with(slot, func(g *scaled) { g.take(slot, worker) })
+}
+
+// with calls use with the group of a slot, if it has one.
+func (s *Scaler) with(slot event.Slot, use func(*scaled)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g := s.group(slot); g != nil {
-		g.take(slot, worker)
+		use(g)
 	}
 }
 
@@ -317,44 +319,32 @@ func (g *scaled) take(slot event.Slot, worker Worker) {
 // Leaves records that a slot's worker has exited: what the other workers still report about
 // memory may be about the time before.
 func (s *Scaler) Leaves(slot event.Slot) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.group(slot); g != nil {
+	s.with(slot, func(g *scaled) {
 		for _, p := range g.places {
 			p.stale = staleReports
 		}
-	}
+	})
 }
 
 // Departed records that a slot has left; its place can be taken again.
 func (s *Scaler) Departed(slot event.Slot) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.group(slot); g != nil {
+	s.with(slot, func(g *scaled) {
 		g.places = slices.DeleteFunc(g.places, func(p *place) bool { return p.slot.Number == slot.Number })
 		g.reserve = append(g.reserve, slot)
 		slices.SortFunc(g.reserve, func(a, b event.Slot) int { return cmp.Compare(a.Rank, b.Rank) })
-	}
+	})
 }
 
 // Refused records that a kernel could not be opened next to those of other workers.
 func (s *Scaler) Refused(slot event.Slot, e *fault.Error) {
 	s.Emit(event.Notice{Text: fmt.Sprintf("%s: no further worker: %s", slot.Name, e.Message)})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.group(slot); g != nil {
+	s.with(slot, func(g *scaled) {
 		if e.Kind == fault.OOM {
 			g.ooms++
 		} else {
 			g.refused++
 		}
-	}
+	})
 	s.nudge()
 }
 
@@ -364,9 +354,6 @@ const crowdedWait = 30 * time.Second
 // Crowded handles a batch that did not fit in the memory that several workers share: one
 // of them leaves before the batch is tried again. mustLeave: it is the slot itself.
 func (s *Scaler) Crowded(ctx context.Context, slot event.Slot, mustLeave func() bool) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	g := s.group(slot)
 	alone := g == nil || len(g.places) < 2 || g.isStale(slot)
@@ -376,7 +363,7 @@ func (s *Scaler) Crowded(ctx context.Context, slot event.Slot, mustLeave func() 
 	}
 	s.mu.Unlock()
 	deadline := time.Now().Add(crowdedWait)
-	for !alone && !mustLeave() && ctx.Err() == nil && time.Now().Before(deadline) && !s.relieved(g) {
+	for leaving := !alone; leaving && !mustLeave() && time.Now().Before(deadline); {
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-s.fleet.Done():
@@ -384,6 +371,9 @@ func (s *Scaler) Crowded(ctx context.Context, slot event.Slot, mustLeave func() 
 		case <-ctx.Done():
 			return
 		}
+		s.mu.Lock()
+		leaving = s.relieving(g)
+		s.mu.Unlock()
 	}
 }
 
@@ -405,13 +395,6 @@ func (g *scaled) isStale(slot event.Slot) bool {
 	return true
 }
 
-// relieved reports whether the workers that had to leave have left.
-func (s *Scaler) relieved(g *scaled) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.relieving(g)
-}
-
 // relieving reports whether a worker leaves because memory ran out. The caller must hold
 // s.mu.
 func (s *Scaler) relieving(g *scaled) bool {
@@ -429,9 +412,6 @@ func (s *Scaler) nudge() {
 
 // Report returns how many workers each device got.
 func (s *Scaler) Report() (list []event.ScalingReport) {
-	if s == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.groups {
