@@ -77,8 +77,10 @@ var layers = []layer{
 	{"job", "the life of a job", []rule{
 		{"orchestrator", "assigning work to workers until all of it is done or given up",
 			[]string{"plugins/kernel", "chunk/parquet", "chunk/columns", "orchestrator/event", "orchestrator/fleet", "orchestrator/process", "orchestrator/spec", "orchestrator/scaling", "orchestrator/scaling/scaler", "orchestrator/source", "orchestrator/retry", "chunk", "chunk/input", "chunk/input/expand", "chunk/input/decode", "chunk/input/format", "chunk/commit", "chunk/encode", "gpu", "internal/wire", "internal/proc", "internal/resources", "internal/fault", "internal/filesum", "internal/crash", "internal/files", "internal/owned", "internal/histogram", "internal/judge", "internal/nearest", "chunk/record", "internal/figures", "worker/early"}, "it never touches a kernel: workers do, in processes that may die"},
-		{"orchestrator/fleet", "the workers of a job: queue, slots, losses, sick devices, balance; chunks in, segments and events out",
-			[]string{"orchestrator/event", "orchestrator/process", "orchestrator/scaling/scaler", "chunk", "chunk/columns", "chunk/commit", "chunk/input", "gpu", "internal/fault", "internal/histogram", "internal/judge", "internal/proc", "internal/wire", "worker/early"}, "it knows neither settings nor the job folder: its options are values and a few functions"},
+		{"orchestrator/fleet", "the workers of a job: slots, losses, sick devices, balance; chunks in, segments and events out",
+			[]string{"orchestrator/event", "orchestrator/process", "orchestrator/queue", "orchestrator/scaling/scaler", "chunk", "chunk/columns", "chunk/commit", "chunk/input", "gpu", "internal/fault", "internal/histogram", "internal/judge", "internal/proc", "internal/wire", "worker/early"}, "it knows neither settings nor the job folder: its options are values and a few functions"},
+		{"orchestrator/queue", "the chunks of a job until they are computed: which slot gets which, and when none is left",
+			[]string{"chunk", "internal/fault"}, "it knows devices and slots by their names only"},
 		{"orchestrator/process", "a worker process as the orchestrator sees it: starting it under a guard, talking to it, ending it, its last words; keeping it for the next job",
 			[]string{"internal/fault", "internal/files", "internal/proc", "internal/wire"}, "a process and messages: it knows no chunks and no devices"},
 		{"orchestrator/spec", "what a job is: everything that its settings, rows of one table (`settings.go`), and the names of its files decide, once",

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 const (
@@ -28,7 +29,7 @@ func (f *Fleet) balance(done <-chan struct{}) {
 			if !f.state.running() {
 				continue
 			}
-			idle, dry := f.queue.idle()
+			idle, dry := f.queue.Idle()
 			if total := f.ledger.total(); total >= 0 && dry && scarceShare*(total-f.ledger.done().Records) <= total {
 				f.roster.notifyEnd()
 			}
@@ -44,23 +45,23 @@ func (f *Fleet) balance(done <-chan struct{}) {
 // share splits the rest of a worker's chunk among the idle slots, keeping one piece for
 // the worker, so that all finish together. Without idle slots the rest stays whole.
 // inFlight is the number of records the worker must finish first.
-func (f *Fleet) share(m *member, rest task, inFlight int64) ([]task, error) {
-	idle, _ := f.queue.idle()
+func (f *Fleet) share(m *member, rest queue.Task, inFlight int64) ([]queue.Task, error) {
+	idle, _ := f.queue.Idle()
 	if len(idle) == 0 {
-		return []task{rest}, nil
+		return []queue.Task{rest}, nil
 	}
 	own, speeds := f.roster.speeds(m, idle, int64(f.BatchSize))
-	every := rest.chunk.Every(f.BatchSize, f.Window)
-	var tasks []task
-	for _, records := range shares(rest.chunk.Records, inFlight, every, own, speeds) {
-		piece, remainder, err := input.SplitAt(rest.chunk, rest.chunk.Border(max(0, records-1), every))
+	every := rest.Chunk.Every(f.BatchSize, f.Window)
+	var tasks []queue.Task
+	for _, records := range shares(rest.Chunk.Records, inFlight, every, own, speeds) {
+		piece, remainder, err := input.SplitAt(rest.Chunk, rest.Chunk.Border(max(0, records-1), every))
 		if err != nil {
 			return append(tasks, rest), err
 		}
 		given := rest
-		given.chunk, given.notFor = piece, m.slot.Number+1
+		given.Chunk, given.NotFor = piece, m.slot.Number+1
 		tasks = append(tasks, given)
-		if rest.chunk = remainder; remainder.Records == 0 {
+		if rest.Chunk = remainder; remainder.Records == 0 {
 			return tasks, nil
 		}
 	}

@@ -23,7 +23,7 @@ type crew struct {
 func (c *crew) startAll(slots []event.Slot) {
 	f := c.fleet
 	for _, slot := range slots {
-		f.queue.join(slot.Key())
+		f.queue.Join(slot.Key())
 	}
 	for i, slot := range slots {
 		f.scaler.Started(slot, c.start(f.roster.members[i]))
@@ -54,7 +54,7 @@ func (c *crew) Add(slot event.Slot) (event.Slot, scaler.Worker, bool) {
 	}
 	m := c.fleet.roster.join(slot)
 	c.Share(slot.SharesDevice, slot.Devices[0].Kind != gpu.CPU)
-	c.fleet.queue.join(slot.Key())
+	c.fleet.queue.Join(slot.Key())
 	return m.slot, c.start(m), true
 }
 
@@ -70,10 +70,10 @@ func (c *crew) Progress() (done, total int64) {
 
 func (c *crew) Health(device string) (gpu.Health, bool)    { return c.fleet.monitor.health(device) }
 func (c *crew) IsSick(device string) bool                  { return c.fleet.suspects.isSick(device) }
-func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.done }
+func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.Done }
 func (c *crew) Share(of func(event.Slot) bool, added bool) { c.fleet.roster.setSharing(of, added) }
 
 func (c *crew) Hungry() bool {
-	_, dry := c.fleet.queue.idle()
+	_, dry := c.fleet.queue.Idle()
 	return !dry && c.fleet.state.running()
 }

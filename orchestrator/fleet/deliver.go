@@ -7,6 +7,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // progress records how far a task has come.
@@ -18,14 +19,14 @@ func (s *session) progress(p wire.Progress) {
 	if p.Chunk == current.id && p.Counts.Records > 0 {
 		s.startTimer()
 	}
-	if h := s.hand.find(p.Chunk); h != nil && h.probe == nil {
+	if h := s.hand.find(p.Chunk); h != nil && h.Probe == nil {
 		h.done, h.ahead, h.faulty = p.Counts, p.Ahead, max(h.faulty, p.Faulty)
 	}
 	l := s.hand.load()
 	s.fleet.ledger.progress(s.member, l, p)
 	job, answers := s.fleet.ledger.counts()
 	s.fleet.Emit(event.Progress{
-		Slot: s.slot.Number, Device: s.slot.Name, Chunk: current.done, Records: current.chunk.Records,
+		Slot: s.slot.Number, Device: s.slot.Name, Chunk: current.done, Records: current.Chunk.Records,
 		Job: job, Answers: answers, Ahead: max(0, l.kept-current.done.Records),
 		Held: l.size, Computed: s.member.computedRecords(), Awaits: p.Awaits,
 		Total: s.fleet.ledger.total(), Estimate: s.fleet.ledger.estimate(), Usage: s.fleet.Usage(), Latency: p.Latency,
@@ -44,23 +45,23 @@ func (s *session) handBack(left wire.Remainder) error {
 	if t == nil {
 		return errNotGiven
 	}
-	var tasks []task
+	var tasks []queue.Task
 	var err error
 	if left.Rest.Records > 0 {
-		tasks, err = s.fleet.share(s.member, t.rest(left.Rest), left.InFlight)
-		t.chunk = t.chunk.Before(left.Rest)
+		tasks, err = s.fleet.share(s.member, t.Rest(left.Rest), left.InFlight)
+		t.Chunk = t.Chunk.Before(left.Rest)
 	}
 	s.member.handedBack(s.hand.load())
-	s.fleet.queue.put(0, tasks...)
+	s.fleet.queue.Put(0, tasks...)
 	return err
 }
 
-// finishTask takes the result of a task, or of its beginning. Afterwards there is no current
+// finishTask takes the result of a queue.Task, or of its beginning. Afterwards there is no current
 // task if that one has ended.
 func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool, err error) {
 	s.fleet.answered.Store(true)
 	if e := s.checkSources(done.Sources, true); e != nil {
-		t := s.hand.current.task
+		t := s.hand.current.Task
 		s.hand.current = nil
 		return s.of.handleLoss(ctx, &t, e, true)
 	}
@@ -73,8 +74,8 @@ func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool,
 	if !done.Continues {
 		s.hand.remove(h)
 	}
-	if h.probe != nil {
-		s.fleet.suspects.finishProbe(ctx, s, h.task, done)
+	if h.Probe != nil {
+		s.fleet.suspects.finishProbe(ctx, s, h.Task, done)
 	} else if err := s.deliver(ctx, h, done, held); err != nil {
 		return false, err
 	}
@@ -94,11 +95,11 @@ func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool,
 	return false, nil
 }
 
-// deliver takes a finished segment and requeues the rest of the task, unless the worker
+// deliver takes a finished segment and requeues the rest of the queue.Task, unless the worker
 // continues with it. held is how many records the worker had.
 func (s *session) deliver(ctx context.Context, h *heldTask, done wire.Done, held int64) error {
 	again := done.Elsewhere != nil && s.of.makeRoom(ctx, h.exits) // on the same device
-	t, records := h.task, done.Segment.Tally.Records
+	t, records := h.Task, done.Segment.Tally.Records
 	if records > 0 {
 		s.of.useful, s.of.vain = true, 0
 	}
@@ -108,7 +109,7 @@ func (s *session) deliver(ctx context.Context, h *heldTask, done wire.Done, held
 	suspended := s.fleet.suspects.suspend(s, h, done)
 	h.sample, h.ahead = nil, ahead
 	if !done.Continues {
-		records = h.chunk.Records
+		records = h.Chunk.Records
 	}
 	rest, finished := s.hand.load(), result{t, s.member, done}
 	if s.fleet.ledger.finish(s.member, rest, finished, suspended) {
@@ -119,23 +120,23 @@ func (s *session) deliver(ctx context.Context, h *heldTask, done wire.Done, held
 		s.fleet.chunkDone(finished, rest.kept, max(0, held-records))
 		s.fleet.checkFailures()
 	}
-	var tasks []task
+	var tasks []queue.Task
 	var err error
 	if done.Rest != nil && !done.Continues {
-		tasks, err = s.fleet.share(s.member, t.rest(*done.Rest), 0)
+		tasks, err = s.fleet.share(s.member, t.Rest(*done.Rest), 0)
 	}
 	if done.Elsewhere != nil {
-		elsewhere := t.rest(*done.Elsewhere)
+		elsewhere := t.Rest(*done.Elsewhere)
 		if !again {
-			elsewhere.tried = addDevice(t.tried, s.slot.Key())
+			elsewhere.Tried = addDevice(t.Tried, s.slot.Key())
 		}
 		tasks = append(tasks, elsewhere)
 	}
 	if done.Continues {
-		h.chunk = *done.Rest
+		h.Chunk = *done.Rest
 		return nil
 	}
 	s.member.holds(s.hand.load())
-	s.fleet.queue.giveBack(tasks...)
+	s.fleet.queue.GiveBack(tasks...)
 	return err
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 )
 
 // Fleet runs the slots of a job.
 type Fleet struct {
 	Options
-	queue    *queue  // what is to be computed
-	roster   *roster // who computes it
-	ledger   *ledger // what has become of it
+	queue    *queue.Queue // what is to be computed
+	roster   *roster      // who computes it
+	ledger   *ledger      // what has become of it
 	monitor  *deviceMonitor
 	suspects *suspects     // devices on which records fail
 	leader   *layoutLeader // decides the layout of columns
@@ -39,12 +40,11 @@ type Fleet struct {
 // New returns a fleet that has not started.
 func New(o Options) *Fleet {
 	f := &Fleet{
-		Options: o, queue: newQueue(o.Source), roster: newRoster(o.Registry, o.HandBack, o.Lane.Logged),
+		Options: o, queue: queue.New(o.Source, o.Check), roster: newRoster(o.Registry, o.HandBack, o.Lane.Logged),
 		leader: newLayoutLeader(o), tuned: newTunedSizes(o.TunedFile),
 	}
 	f.ledger, f.crew = newLedger(o, f.roster), &crew{fleet: f}
 	f.suspects = &suspects{fleet: f, mu: &f.roster.mu, devices: make(map[string]*suspect)}
-	f.queue.check = o.Check
 	f.monitor = &deviceMonitor{roster: f.roster, emit: o.Emit}
 	for _, slot := range o.Slots {
 		f.roster.join(slot)
@@ -73,17 +73,17 @@ func (f *Fleet) Run(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	defer context.AfterFunc(ctx, f.queue.close)()
+	defer context.AfterFunc(ctx, f.queue.Close)()
 	f.crew.group, f.crew.ctx = group, ctx
 	f.crew.startAll(f.Slots)
 	if len(f.Slots) == 0 { // an input without records: no slot reads it to its end
-		group.Go(func() error { _, _, err := f.queue.take(ctx, "", 0); return err })
+		group.Go(func() error { _, _, err := f.queue.Take(ctx, "", 0); return err })
 	}
 	balancing := make(chan struct{})
 	go f.balance(balancing)
 	f.crew.slots.Wait()
-	f.queue.close()
-	f.queue.readers.Wait()
+	f.queue.Close()
+	f.queue.Readers.Wait()
 	f.release(ctx, true)
 	close(balancing)
 	f.Delivered()
@@ -97,7 +97,7 @@ func (f *Fleet) Running() bool { return f.state.running() }
 func (f *Fleet) Reason() *fault.Error { return f.state.reason() }
 
 // Unfinished reports whether work remains that no slot will do; Exhausted says why.
-func (f *Fleet) Unfinished() bool        { return f.queue.unfinished() }
+func (f *Fleet) Unfinished() bool        { return f.queue.Unfinished() }
 func (f *Fleet) Exhausted() *fault.Error { return f.roster.exhausted() }
 
 // Stuck returns the processes that cannot be killed.
@@ -137,7 +137,7 @@ func (f *Fleet) Drain(why *fault.Error, timeout time.Duration) {
 		return
 	}
 	f.Emit(event.Stopping{Drain: timeout})
-	f.queue.close()
+	f.queue.Close()
 	for _, w := range f.roster.workers(everyone) {
 		w.Send(wire.Message{Stop: &wire.Stop{Job: true, Drain: timeout}})
 	}
@@ -175,17 +175,17 @@ func (f *Fleet) MarkRest(ctx context.Context, e *fault.Error, commit func(chunk.
 		return commit(s)
 	}
 	for _, s := range f.suspects.takeAll() { // no device is left to compute them again
-		if err := keep(s.task.chunk, s.done.Segment); err != nil {
+		if err := keep(s.task.Chunk, s.done.Segment); err != nil {
 			return err
 		}
-		f.queue.giveBack()
+		f.queue.GiveBack()
 	}
-	return f.queue.rest(ctx, func(t task) error {
+	return f.queue.Rest(ctx, func(t queue.Task) error {
 		segment, err := f.giveUp(ctx, t, why)
 		if err != nil {
 			return err
 		}
-		return keep(t.chunk, segment)
+		return keep(t.Chunk, segment)
 	})
 }
 
@@ -198,7 +198,7 @@ func (f *Fleet) awaitResume(ctx context.Context) {
 		}
 		select {
 		case <-resumed:
-		case <-f.queue.done:
+		case <-f.queue.Done:
 			return
 		case <-ctx.Done():
 			return
@@ -254,11 +254,11 @@ func (f *Fleet) chunkDone(r result, ahead, held int64) {
 	slot, segment := r.member.slot, r.done.Segment
 	job, answers := f.ledger.counts()
 	f.Emit(event.ChunkDone{
-		Slot: slot.Number, Device: slot.Name, First: r.task.chunk.First, Counts: segment.Tally,
+		Slot: slot.Number, Device: slot.Name, First: r.task.Chunk.First, Counts: segment.Tally,
 		Job: job, Answers: answers, Ahead: ahead, Held: held, Computed: r.member.computedRecords(),
 		Total: f.ledger.total(), Estimate: f.ledger.estimate(), Stats: event.NewSegmentStats(r.done.Stats), Usage: f.Usage(),
 	})
-	finished := r.task.chunk
+	finished := r.task.Chunk
 	finished.Records = segment.Tally.Records
 	f.Source.Release(finished)
 }

@@ -6,11 +6,12 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // heldTask is a task that a worker has.
 type heldTask struct {
-	task
+	queue.Task
 	id    int64        // of its assignment
 	exits int          // of workers of the device, before
 	read  bool         // the worker has read all of it
@@ -70,7 +71,7 @@ func (h *hand) load() (l load) {
 		l.outcomes = l.outcomes.Plus(outcomesOf(t.done, t.faulty))
 		l.kept += h.lane.kept(t)
 		if i < h.lane.Open {
-			l.size, l.done = l.size+t.chunk.Records, l.done+t.done.Records+t.ahead
+			l.size, l.done = l.size+t.Chunk.Records, l.done+t.done.Records+t.ahead
 		}
 	}
 	return l
@@ -79,5 +80,5 @@ func (h *hand) load() (l load) {
 // mayGrow reports whether the worker may get another task: it has read all that it has.
 func (h *hand) mayGrow() bool {
 	held := h.all()
-	return len(held) < h.lane.Held && !slices.ContainsFunc(held, func(t *heldTask) bool { return !t.read || !h.lane.joins(t.task) })
+	return len(held) < h.lane.Held && !slices.ContainsFunc(held, func(t *heldTask) bool { return !t.read || !h.lane.joins(t.Task) })
 }

@@ -1,5 +1,7 @@
 package fleet
 
+import "github.com/gpurun/gpurun/orchestrator/queue"
+
 // Lane is how the workers of a kernel take chunks. It is chosen once, when the kernel has
 // described itself.
 type Lane struct {
@@ -10,7 +12,7 @@ type Lane struct {
 	Logged bool
 	// joins reports whether a task may be computed together with others. A task with which a
 	// worker was lost may not: if it is computed alone, it is to blame for the next loss.
-	joins func(task) bool
+	joins func(queue.Task) bool
 	// kept is how many records of a task the loss of its worker does not cost.
 	kept func(*heldTask) int64
 }
@@ -21,7 +23,7 @@ const leastHeld = 256
 
 // BatchLane is the lane of a kernel that computes batches: a worker prefetches one chunk.
 func BatchLane() Lane {
-	return Lane{Held: 2, Open: 1, joins: task.fresh, kept: func(*heldTask) int64 { return 0 }}
+	return Lane{Held: 2, Open: 1, joins: queue.Task.Fresh, kept: func(*heldTask) int64 { return 0 }}
 }
 
 // RecordLane is the lane of a kernel that computes a number of records at a time, one by one. Its
@@ -31,7 +33,7 @@ func RecordLane(concurrency, retries int) Lane {
 	held := max(leastHeld, concurrency)
 	return Lane{
 		Held: held, Open: held, Logged: true,
-		joins: func(t task) bool { return t.attempts < max(1, retries) },
+		joins: func(t queue.Task) bool { return t.Attempts < max(1, retries) },
 		kept:  func(h *heldTask) int64 { return h.done.Records + h.ahead },
 	}
 }

@@ -114,7 +114,7 @@ func (l *ledger) progress(m *member, has load, p wire.Progress) {
 	l.totals.addLatency(p.Latency)
 }
 
-// finish takes the result of a slot's task, unless it is suspended. Its segment is held until
+// finish takes the result of a slot's queue.Task, unless it is suspended. Its segment is held until
 // release. has is what the slot's worker has besides. tuned: it does not search for its batch
 // size.
 func (l *ledger) finish(m *member, has load, done result, suspended bool) (tuned bool) {
@@ -141,8 +141,8 @@ func (l *ledger) add(r result) {
 	l.totals.Cost += stats.Cost
 	l.totals.Padded += stats.Padded
 	l.totals.addLatency(stats.Latency)
-	if l.computed == nil && counts.Failed == 0 && counts.Records > 0 && l.source.Stays(r.task.chunk) {
-		l.computed = &r.task.chunk
+	if l.computed == nil && counts.Failed == 0 && counts.Records > 0 && l.source.Stays(r.task.Chunk) {
+		l.computed = &r.task.Chunk
 	}
 	if counts.Records > 0 {
 		l.held = append(l.held, r.done.Segment)

@@ -9,21 +9,22 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
-// handleLoss decides what a lost worker means for its task, its device and the job. t is nil
+// handleLoss decides what a lost worker means for its queue.Task, its device and the job. t is nil
 // if it had none. reported: the worker itself reported the cause. A worker that vanished may
 // have been killed by a record.
-func (s *slotRun) handleLoss(ctx context.Context, t *task, e *fault.Error, reported bool) (retired bool, err error) {
+func (s *slotRun) handleLoss(ctx context.Context, t *queue.Task, e *fault.Error, reported bool) (retired bool, err error) {
 	s.drop()
 	requeue := func() {
 		if t != nil {
-			s.fleet.queue.giveBack(*t)
+			s.fleet.queue.GiveBack(*t)
 		}
 	}
 	if s.fleet.suspects.isSick(s.slot.Key()) {
 		if t != nil {
-			t.tried = addDevice(t.tried, s.slot.Key())
+			t.Tried = addDevice(t.Tried, s.slot.Key())
 		}
 		requeue()
 		return true, nil
@@ -84,7 +85,7 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 	if !s.useful {
 		s.vain++
 	}
-	if s.promised = false; retired && !lost.NeedsReset && s.fleet.queue.continues(s.useful) {
+	if s.promised = false; retired && !lost.NeedsReset && s.fleet.queue.Continues(s.useful) {
 		lost.RetryAfter = judge.ProbeAfter(s.fleet.FirstProbe, s.probes+s.vain)
 		s.promised = s.useful && !s.fleet.roster.openedAt().IsZero() // otherwise the kernel may open nowhere
 		s.useful = false
@@ -94,18 +95,18 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 
 // doubt decides about a worker that was lost by what only looks like a lost device, on
 // a chunk of which it has computed nothing.
-func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
+func (s *slotRun) doubt(t *queue.Task, e *fault.Error) *fault.Error {
 	key := s.slot.Key()
-	again := slices.Contains(t.doubted, key)
-	t.doubted = addDevice(t.doubted, key)
+	again := slices.Contains(t.Doubted, key)
+	t.Doubted = addDevice(t.Doubted, key)
 	switch (judge.Doubt{
-		Confirmed: s.member.retiredBy() != nil, Devices: len(t.doubted), Again: again,
-		Last: len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0,
+		Confirmed: s.member.retiredBy() != nil, Devices: len(t.Doubted), Again: again,
+		Last: len(s.fleet.queue.Untried(addDevice(t.Tried, key))) == 0,
 	}).Cause() {
 	case judge.DeviceLost:
 		return e
 	case judge.RecordsFault:
-		t.blame = true
+		t.Blame = true
 		s.losses = nil // the device is not to blame for the losses that the chunk caused
 	}
 	return fault.GPULost.Of(fault.Worker, "the kernel reports a lost device, but nothing confirms it: %s", e.Message).WithDetail(e.Detail)
@@ -113,30 +114,30 @@ func (s *slotRun) doubt(t *task, e *fault.Error) *fault.Error {
 
 // retry requeues a task whose worker was lost, or gives it up. blameless: no record can
 // have been the cause.
-func (s *slotRun) retry(ctx context.Context, t task, e *fault.Error, blameless bool) error {
+func (s *slotRun) retry(ctx context.Context, t queue.Task, e *fault.Error, blameless bool) error {
 	if !blameless {
-		t.attempts++
+		t.Attempts++
 	}
-	t.tried = addDevice(t.tried, s.slot.Key())
-	if t.probe != nil && !blameless {
+	t.Tried = addDevice(t.Tried, s.slot.Key())
+	if t.Probe != nil && !blameless {
 		s.fleet.suspects.rule(ctx, s.slot.Key(), t, true)
-		s.fleet.queue.giveBack()
+		s.fleet.queue.GiveBack()
 		return nil
 	}
-	if t.attempts <= max(0, s.fleet.Retries) {
-		s.fleet.queue.giveBack(t)
+	if t.Attempts <= max(0, s.fleet.Retries) {
+		s.fleet.queue.GiveBack(t)
 		return nil
 	}
-	why := fault.KernelFails.Of(e.Kind, "given up after %d attempts: %s", t.attempts, e.Message).WithDetail(e.Detail)
+	why := fault.KernelFails.Of(e.Kind, "given up after %d attempts: %s", t.Attempts, e.Message).WithDetail(e.Detail)
 	segment, err := s.fleet.giveUp(ctx, t, why)
 	if err != nil {
-		s.fleet.queue.giveBack(t)
+		s.fleet.queue.GiveBack(t)
 		return err
 	}
 	s.fleet.ledger.hold(segment)
 	s.fleet.release(ctx, false)
-	s.fleet.Source.Release(t.chunk)
-	s.fleet.queue.giveBack()
+	s.fleet.Source.Release(t.Chunk)
+	s.fleet.queue.GiveBack()
 	return nil
 }
 

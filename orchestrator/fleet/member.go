@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 )
 
@@ -192,12 +193,12 @@ func (m *member) waited(d time.Duration) {
 	m.report.WaitedInput += d
 }
 
-// begin records that the slot's worker computes a task, as a part of its load.
-func (m *member) begin(t task, has load) {
+// begin records that the slot's worker computes a queue.Task, as a part of its load.
+func (m *member) begin(t queue.Task, has load) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.load, m.since, m.endAsked, m.ending = has, time.Now(), false, false
-	m.recordBytes = float64(t.chunk.Length) / float64(max(1, t.chunk.Records))
+	m.recordBytes = float64(t.Chunk.Length) / float64(max(1, t.Chunk.Records))
 }
 
 // holds records what the slot's worker has.

@@ -13,13 +13,14 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // open starts a worker and waits until its kernel is open or no work remains for it.
 func (s *slotRun) open(abortCtx context.Context) *fault.Error {
-	ctx, cancel := until(abortCtx, s.fleet.queue.done)
+	ctx, cancel := queue.Until(abortCtx, s.fleet.queue.Done)
 	defer cancel()
-	ctx, cancel = until(ctx, s.dismissed)
+	ctx, cancel = queue.Until(ctx, s.dismissed)
 	defer cancel()
 	s.staggerDone = s.fleet.stagger.begin(ctx)
 	if ctx.Err() != nil {

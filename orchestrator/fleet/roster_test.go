@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // testFleet has two slots on GPU 0 and one on GPU 1.
@@ -86,12 +87,12 @@ func TestComputedCountsWhatIsLost(t *testing.T) {
 			t.Errorf("%s: %d records computed, want %d", when, got, n)
 		}
 	}
-	slots[0].begin(task{chunk: chunk.Chunk{Records: 100}}, load{size: 100})
+	slots[0].begin(queue.Task{Chunk: chunk.Chunk{Records: 100}}, load{size: 100})
 	slots[0].holds(load{size: 100, done: 30})
 	want("on the way", 30)
 	slots[0].exited(0, nil)
 	want("lost", 30)
-	slots[0].begin(task{chunk: chunk.Chunk{Records: 100}}, load{size: 100})
+	slots[0].begin(queue.Task{Chunk: chunk.Chunk{Records: 100}}, load{size: 100})
 	slots[0].holds(load{size: 100, done: 50})
 	want("again", 80)
 	slots[0].finish(segmentOf(chunk.Counts{Records: 100}), load{})

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // session is a worker of a slot, from its start to its end, and the tasks that it has.
@@ -38,12 +39,12 @@ const StallAfter = 30 * time.Second
 
 // assign sends the worker a task. A send error means that the worker has exited, which
 // run notices.
-func (s *session) assign(t task) *heldTask {
+func (s *session) assign(t queue.Task) *heldTask {
 	key := s.slot.Key()
-	h := &heldTask{task: t, id: s.fleet.numbers.Add(1), exits: s.fleet.Registry.Exits(key)}
+	h := &heldTask{Task: t, id: s.fleet.numbers.Add(1), exits: s.fleet.Registry.Exits(key)}
 	s.worker.Send(wire.Message{Assign: &wire.Assign{
-		ID: h.id, Chunk: s.fleet.Locate(t.chunk), New: !t.returned && !s.fleet.Resumed, Part: s.fleet.partPath(t),
-		Final: len(s.fleet.queue.untried(addDevice(t.tried, key))) == 0 && !s.fleet.Registry.Shared(key), Blame: t.blame,
+		ID: h.id, Chunk: s.fleet.Locate(t.Chunk), New: !t.Returned && !s.fleet.Resumed, Part: s.fleet.partPath(t),
+		Final: len(s.fleet.queue.Untried(addDevice(t.Tried, key))) == 0 && !s.fleet.Registry.Shared(key), Blame: t.Blame,
 	}})
 	return h
 }
@@ -53,7 +54,7 @@ func (s *session) prefetch(ctx context.Context) {
 	if !s.hand.mayGrow() || s.of.idles() {
 		return
 	}
-	if next, ok := s.fleet.queue.takeAhead(ctx, s.slot.Key(), s.slot.Number, s.fleet.Lane.joins); ok {
+	if next, ok := s.fleet.queue.TakeAhead(ctx, s.slot.Key(), s.slot.Number, s.fleet.Lane.joins); ok {
 		s.hand.ahead = append(s.hand.ahead, s.assign(next))
 		s.member.holds(s.hand.load())
 	}
@@ -70,8 +71,8 @@ func (s *session) asking() <-chan time.Time {
 // giveBackAhead returns the tasks that the worker has ahead of the current one.
 func (s *session) giveBackAhead(lost bool) {
 	for _, h := range s.hand.ahead {
-		h.alone = h.alone || lost
-		s.fleet.queue.giveBack(h.task)
+		h.Alone = h.Alone || lost
+		s.fleet.queue.GiveBack(h.Task)
 	}
 	s.hand.ahead = nil
 }
@@ -81,7 +82,7 @@ func (s *session) giveBackAhead(lost bool) {
 func (s *session) run(ctx context.Context, current *heldTask) (retired bool, err error) {
 	s.hand.current = current
 	defer func() { s.hand.current = nil }()
-	first := current.chunk.First
+	first := current.Chunk.First
 	s.begin()
 	s.repeatStop()
 	defer s.stopTimer()
@@ -92,13 +93,13 @@ func (s *session) run(ctx context.Context, current *heldTask) (retired bool, err
 		message, err := s.worker.Receive(ctx, s.asking())
 		switch {
 		case ctx.Err() != nil:
-			s.fleet.queue.giveBack(current.task)
+			s.fleet.queue.GiveBack(current.Task)
 			return true, nil
 		case err != nil:
-			return s.of.handleLoss(ctx, &current.task, s.worker.Lost(err), false)
+			return s.of.handleLoss(ctx, &current.Task, s.worker.Lost(err), false)
 		case message.Layout != nil:
 			if e := s.fleet.leader.answer(ctx, s.worker, first, *message.Layout); e != nil {
-				return s.of.handleLoss(ctx, &current.task, e, true)
+				return s.of.handleLoss(ctx, &current.Task, e, true)
 			}
 		case message.Remainder != nil:
 			if err := s.handBack(*message.Remainder); err != nil {
@@ -113,21 +114,21 @@ func (s *session) run(ctx context.Context, current *heldTask) (retired bool, err
 				return retired, err
 			}
 		case message.Failed != nil:
-			return s.of.handleLoss(ctx, &current.task, cmp.Or(s.checkSources(message.Failed.Sources, false), message.Failed.Fault), true)
+			return s.of.handleLoss(ctx, &current.Task, cmp.Or(s.checkSources(message.Failed.Sources, false), message.Failed.Fault), true)
 		default:
 			s.note(ctx, message)
 		}
 	}
 }
 
-// begin records that the worker computes a part of its current task, which ends when a
+// begin records that the worker computes a part of its current queue.Task, which ends when a
 // checkpoint is due.
 func (s *session) begin() {
-	t := s.hand.current.task
+	t := s.hand.current.Task
 	s.member.begin(t, s.hand.load())
 	s.due = time.Now().Add(s.fleet.Checkpoint)
-	if t.probe == nil {
-		s.fleet.Emit(event.ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.chunk.First, Records: t.chunk.Records})
+	if t.Probe == nil {
+		s.fleet.Emit(event.ChunkStarted{Slot: s.slot.Number, Device: s.slot.Name, First: t.Chunk.First, Records: t.Chunk.Records})
 	}
 }
 
@@ -135,7 +136,7 @@ func (s *session) begin() {
 // it: an earlier end would commit nothing, and so would the next.
 func (s *session) startTimer() {
 	if s.timer == nil {
-		first := s.hand.current.chunk.First
+		first := s.hand.current.Chunk.First
 		s.timer = time.AfterFunc(time.Until(s.due), func() { s.worker.Send(wire.Message{Stop: &wire.Stop{Only: &first}}) })
 	}
 }

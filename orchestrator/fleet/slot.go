@@ -106,10 +106,10 @@ func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
 		return next, true, nil
 	}
 	for {
-		s.member.awaitPace(ctx, s.fleet.queue.done)
+		s.member.awaitPace(ctx, s.fleet.queue.Done)
 		s.fleet.awaitResume(ctx)
 		waiting := time.Now()
-		t, ok, err := s.fleet.queue.take(ctx, s.slot.Key(), s.slot.Number)
+		t, ok, err := s.fleet.queue.Take(ctx, s.slot.Key(), s.slot.Number)
 		if err != nil || !ok {
 			return nil, ok, err
 		}
@@ -117,28 +117,28 @@ func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
 		if s.fleet.Paused() == nil {
 			return s.session.assign(t), true, nil
 		}
-		s.fleet.queue.giveBack(t) // the job was paused while waiting for the task
+		s.fleet.queue.GiveBack(t) // the job was paused while waiting for the task
 	}
 }
 
 // awaitProbe waits until the device may be retried. It returns false if the job ends first:
 // when no device is left, and none whose retry was promised.
 func (s *slotRun) awaitProbe(ctx context.Context) bool {
-	s.fleet.queue.retreat(s.slot.Key(), s.promised)
+	s.fleet.queue.Retreat(s.slot.Key(), s.promised)
 	for {
 		timer := time.NewTimer(judge.ProbeAfter(s.fleet.FirstProbe, s.probes+s.vain))
 		s.probes++
 		select {
 		case <-timer.C:
 			if s.member.heldBy() != nil || s.member.needsReset() { // it would only be lost again
-				s.fleet.queue.withdraw(s.promised)
+				s.fleet.queue.Withdraw(s.promised)
 				s.promised = false
 				continue
 			}
-			s.fleet.queue.join(s.slot.Key())
-			s.fleet.queue.withdraw(s.promised)
+			s.fleet.queue.Join(s.slot.Key())
+			s.fleet.queue.Withdraw(s.promised)
 			return true
-		case <-s.fleet.queue.done:
+		case <-s.fleet.queue.Done:
 		case <-s.dismissed:
 			s.fleet.scaler.Leaves(s.slot)
 			s.member.leave(false)
@@ -154,7 +154,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 // call from any goroutine.
 func (s *slotRun) Dismiss() {
 	s.dismissOnce.Do(func() { close(s.dismissed) })
-	s.fleet.queue.dismiss(s.slot.Number)
+	s.fleet.queue.Dismiss(s.slot.Number)
 	s.endChunk()
 }
 
@@ -227,7 +227,7 @@ func (s *slotRun) leave(ctx context.Context, yields bool) {
 		s.fleet.Registry.Exited(s.slot.Key())
 	}
 	s.fleet.ledger.excuse(s.slot.Number, true)
-	s.fleet.queue.leave(s.slot.Key())
+	s.fleet.queue.Leave(s.slot.Key())
 }
 
 // drop makes sure that the worker has exited.

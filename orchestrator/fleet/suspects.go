@@ -13,6 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // A record that fails on one GPU and succeeds on another is not to blame, the GPU is. While a
@@ -45,15 +46,9 @@ type suspect struct {
 
 // result is a finished segment of a slot.
 type result struct {
-	task   task // its chunk is what the segment was computed from
+	task   queue.Task // its chunk is what the segment was computed from
 	member *member
 	done   wire.Done
-}
-
-// probe makes a task compute a record of a suspicious device. Its result is not committed.
-type probe struct {
-	device string
-	fault  *fault.Error // of the record there
 }
 
 // ruling is what the result of a probe means.
@@ -194,33 +189,33 @@ func outcomesOf(counts chunk.Counts, faulty int64) judge.Outcomes {
 // note handles a record that failed on the device of a session's slot.
 func (x *suspects) note(s *session, suspect wire.Suspect) {
 	h := s.hand.find(suspect.Chunk)
-	if h == nil || h.probe != nil {
+	if h == nil || h.Probe != nil {
 		return
 	}
 	h.sample, h.faulty = &suspect, max(h.faulty, suspect.Failed)
 	s.member.holds(s.hand.load())
 	x.check(s, h)
-	if x.fleet.Halt != nil && x.checkable(s, h.task) {
+	if x.fleet.Halt != nil && x.checkable(s, h.Task) {
 		s.worker.EndChunk() // suspected failures count when their segment is committed
 	}
 }
 
 // checkable reports whether another device may find that the slot's device, and not the
 // records, are to blame for a task's failures.
-func (x *suspects) checkable(s *session, t task) bool {
-	return s.slot.Devices[0].Kind == gpu.GPU && t.probe == nil && len(x.fleet.queue.untried(addDevice(t.tried, s.slot.Key()))) > 0
+func (x *suspects) checkable(s *session, t queue.Task) bool {
+	return s.slot.Devices[0].Kind == gpu.GPU && t.Probe == nil && len(x.fleet.queue.Untried(addDevice(t.Tried, s.slot.Key()))) > 0
 }
 
 // check has another device compute a record of the task that failed here, if this device is
 // suspicious.
 func (x *suspects) check(s *session, h *heldTask) {
 	key := s.slot.Key()
-	if h.sample == nil || !x.checkable(s, h.task) || !x.begin(key, x.fleet.queue.untried([]string{key})) {
+	if h.sample == nil || !x.checkable(s, h.Task) || !x.begin(key, x.fleet.queue.Untried([]string{key})) {
 		return
 	}
-	x.test(task{
-		chunk: h.sample.Record, tried: addDevice(h.tried, key), blame: h.blame,
-		probe: &probe{device: key, fault: h.sample.Fault},
+	x.test(queue.Task{
+		Chunk: h.sample.Record, Tried: addDevice(h.Tried, key), Blame: h.Blame,
+		Probe: &queue.Probe{Device: key, Fault: h.sample.Fault},
 	})
 }
 
@@ -230,45 +225,45 @@ func (x *suspects) suspend(s *session, h *heldTask, done wire.Done) bool {
 	if done.Stats.Faulty == 0 || h.sample == nil {
 		return false
 	}
-	key, held := s.slot.Key(), result{task: h.task, member: s.member, done: done}
-	held.task.chunk = h.chunk.Head(done.Segment.Next, done.Segment.End())
+	key, held := s.slot.Key(), result{task: h.Task, member: s.member, done: done}
+	held.task.Chunk = h.Chunk.Head(done.Segment.Next, done.Segment.End())
 	if x.isSick(key) {
-		x.fleet.queue.suspend(key, false)
+		x.fleet.queue.Suspend(key, false)
 		x.recompute(held)
 		return true
 	}
-	if !x.checkable(s, h.task) {
+	if !x.checkable(s, h.Task) {
 		return false
 	}
 	x.check(s, h)
 	kept, full := x.keep(key, held)
 	if kept {
-		x.fleet.queue.suspend(key, full)
+		x.fleet.queue.Suspend(key, full)
 	}
 	return kept
 }
 
 // finishProbe handles the result of a probe.
-func (x *suspects) finishProbe(ctx context.Context, s *session, t task, done wire.Done) {
+func (x *suspects) finishProbe(ctx context.Context, s *session, t queue.Task, done wire.Done) {
 	counts := done.Segment.Tally.Counts
 	x.discard(done.Segment)
 	s.member.holds(s.hand.load())
 	x.book(s.member, done, s.hand.load())
 	if counts.Records == 0 && done.Elsewhere == nil { // it was interrupted
-		x.fleet.queue.giveBack(t)
+		x.fleet.queue.GiveBack(t)
 		return
 	}
 	x.rule(ctx, s.slot.Key(), t, counts.Failed > 0 || done.Elsewhere != nil)
-	x.fleet.queue.giveBack()
+	x.fleet.queue.GiveBack()
 }
 
 // test queues a probe and, if no device is idle that may take it, makes one end its chunk.
-func (x *suspects) test(t task) {
+func (x *suspects) test(t queue.Task) {
 	f := x.fleet
-	if f.queue.addProbe(t) || f.Lane.Open > 1 {
+	if f.queue.AddProbe(t) || f.Lane.Open > 1 {
 		return
 	}
-	others := f.queue.untried(t.tried)
+	others := f.queue.Untried(t.Tried)
 	best := x.best(others)
 	for _, w := range f.roster.workers(func(m *member) bool {
 		return computing(m) && slices.Contains(others, m.slot.Key()) && (best == "" || m.slot.Key() == best)
@@ -281,27 +276,27 @@ func (x *suspects) test(t task) {
 }
 
 // rule carries out what the result of a probe means.
-func (x *suspects) rule(ctx context.Context, on string, t task, failed bool) {
-	f, device := x.fleet, t.probe.device
-	t.tried = addDevice(t.tried, on)
-	decision, held, failures := x.decide(device, on, failed, f.queue.untried([]string{device}), len(f.queue.untried(t.tried)) == 0)
+func (x *suspects) rule(ctx context.Context, on string, t queue.Task, failed bool) {
+	f, device := x.fleet, t.Probe.Device
+	t.Tried = addDevice(t.Tried, on)
+	decision, held, failures := x.decide(device, on, failed, f.queue.Untried([]string{device}), len(f.queue.Untried(t.Tried)) == 0)
 	if decision == rulingOpen {
 		x.test(t)
 		return
 	}
-	f.queue.unlimit(device)
+	f.queue.Unlimit(device)
 	if decision == recordsFail {
 		for _, s := range held {
 			f.ledger.book(s)
 			f.chunkDone(s, 0, 0)
-			f.queue.giveBack()
+			f.queue.GiveBack()
 		}
 		f.release(ctx, false)
 		f.checkFailures()
 		return
 	}
 	if decision == deviceSick {
-		x.retire(device, on, t.probe.fault, failures)
+		x.retire(device, on, t.Probe.Fault, failures)
 	}
 	for _, s := range held {
 		x.recompute(s)
@@ -311,8 +306,8 @@ func (x *suspects) rule(ctx context.Context, on string, t task, failed bool) {
 // recompute discards a segment and lets other devices compute its records.
 func (x *suspects) recompute(s result) {
 	x.discard(s.done.Segment)
-	s.task.tried = addDevice(s.task.tried, s.member.slot.Key())
-	x.fleet.queue.giveBack(s.task)
+	s.task.Tried = addDevice(s.task.Tried, s.member.slot.Key())
+	x.fleet.queue.GiveBack(s.task)
 }
 
 // discard removes the files of a segment that is not committed.
@@ -328,7 +323,7 @@ func (x *suspects) retire(key, on string, e *fault.Error, failures int64) {
 	f := x.fleet
 	why := fault.OddGPU.New("records fail on %s that succeed on %s: %s", key, on, e.Message).WithDetail(e.Detail)
 	sick := event.SickDevice{Device: key, Records: failures, Message: e.Message}
-	f.queue.expel(key)
+	f.queue.Expel(key)
 	i := slices.IndexFunc(f.Slots, func(s event.Slot) bool { return s.Key() == key })
 	sick.UUID = f.Slots[i].Devices[0].UUID
 	for _, device := range f.Slots[i].Devices {

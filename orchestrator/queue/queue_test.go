@@ -1,4 +1,4 @@
-package fleet
+package queue
 
 import (
 	"context"
@@ -23,32 +23,32 @@ func (l *listed) Next(context.Context) (chunk.Chunk, error) {
 
 func (l *listed) Ready() bool { return true }
 
-func newTestQueue(records ...int64) *queue {
+func newTestQueue(records ...int64) *Queue {
 	source := listed(records)
-	q := newQueue(&source)
-	q.join("A")
-	q.join("B")
+	q := New(&source, nil)
+	q.Join("A")
+	q.Join("B")
 	return q
 }
 
 // waiting returns the slots that have nothing to do.
-func waiting(q *queue) []int {
-	slots, _ := q.idle()
+func waiting(q *Queue) []int {
+	slots, _ := q.Idle()
 	return slots
 }
 
 // take takes a task that must be available.
-func take(t *testing.T, q *queue, device string, slot int) task {
+func take(t *testing.T, q *Queue, device string, slot int) Task {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	stop := context.AfterFunc(ctx, q.close)
+	stop := context.AfterFunc(ctx, q.Close)
 	defer stop()
-	task, ok, err := q.take(ctx, device, slot)
+	Task, ok, err := q.Take(ctx, device, slot)
 	if !ok || err != nil {
 		t.Fatalf("slot %d got nothing: %v", slot, err)
 	}
-	return task
+	return Task
 }
 
 // A task that a slot gave away returns to it if the waiting slots must not take it: a
@@ -58,17 +58,17 @@ func TestGivenAwayTaskReturns(t *testing.T) {
 	take(t, q, "A", 0)
 	got := make(chan bool)
 	go func() {
-		_, ok, _ := q.take(t.Context(), "B", 1)
+		_, ok, _ := q.Take(t.Context(), "B", 1)
 		got <- ok
 	}()
 	for len(waiting(q)) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	q.giveBack(task{chunk: chunk.Chunk{Records: 2}, tried: []string{"B"}, notFor: 1})
-	if given := take(t, q, "A", 0); given.chunk.Records != 2 {
+	q.GiveBack(Task{Chunk: chunk.Chunk{Records: 2}, Tried: []string{"B"}, NotFor: 1})
+	if given := take(t, q, "A", 0); given.Chunk.Records != 2 {
 		t.Errorf("got %+v", given)
 	}
-	q.giveBack()
+	q.GiveBack()
 	if <-got {
 		t.Error("slot 1 got what its device had failed at")
 	}
@@ -79,12 +79,12 @@ func TestTakeAhead(t *testing.T) {
 	ctx := t.Context()
 	q := newTestQueue(1, 2)
 	take(t, q, "A", 0)
-	q.put(0, task{chunk: chunk.Chunk{Records: 3}, attempts: 1}, task{chunk: chunk.Chunk{Records: 4}, alone: true},
-		task{chunk: chunk.Chunk{Records: 5}, tried: []string{"B"}})
-	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); !ok || ahead.chunk.Records != 2 {
+	q.Put(0, Task{Chunk: chunk.Chunk{Records: 3}, Attempts: 1}, Task{Chunk: chunk.Chunk{Records: 4}, Alone: true},
+		Task{Chunk: chunk.Chunk{Records: 5}, Tried: []string{"B"}})
+	if ahead, ok := q.TakeAhead(ctx, "A", 0, Task.Fresh); !ok || ahead.Chunk.Records != 2 {
 		t.Errorf("got %+v, %v", ahead, ok)
 	}
-	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); ok {
+	if ahead, ok := q.TakeAhead(ctx, "A", 0, Task.Fresh); ok {
 		t.Errorf("got %+v, which is to be computed by itself", ahead)
 	}
 	for range 3 {
@@ -93,20 +93,20 @@ func TestTakeAhead(t *testing.T) {
 	waits := make(chan struct{})
 	go func() {
 		defer close(waits)
-		_, _, _ = q.take(ctx, "B", 1)
+		_, _, _ = q.Take(ctx, "B", 1)
 	}()
 	for len(waiting(q)) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	q.mu.Lock()
-	q.returned = append(q.returned, task{}) // the waiting slot has not been woken yet
+	q.returned = append(q.returned, Task{}) // the waiting slot has not been woken yet
 	q.mu.Unlock()
-	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); ok {
+	if ahead, ok := q.TakeAhead(ctx, "A", 0, Task.Fresh); ok {
 		t.Errorf("got %+v, which another slot is waiting for", ahead)
 	}
-	q.close()
+	q.Close()
 	<-waits
-	if ahead, ok := q.takeAhead(ctx, "A", 0, task.fresh); ok {
+	if ahead, ok := q.TakeAhead(ctx, "A", 0, Task.Fresh); ok {
 		t.Errorf("got %+v of a closed queue", ahead)
 	}
 }
@@ -122,14 +122,14 @@ func (s *trickle) Ready() bool { return s.ready }
 // From a stream, a slot prefetches what has arrived and does not wait for more.
 func TestTakeAheadOfStream(t *testing.T) {
 	source := &trickle{listed: listed{1, 2, 3}}
-	q := newQueue(source)
-	q.join("A")
+	q := New(source, nil)
+	q.Join("A")
 	take(t, q, "A", 0)
-	if ahead, ok := q.takeAhead(t.Context(), "A", 0, task.fresh); ok {
+	if ahead, ok := q.TakeAhead(t.Context(), "A", 0, Task.Fresh); ok {
 		t.Errorf("got %+v, which has not come yet", ahead)
 	}
 	source.ready = true
-	if ahead, ok := q.takeAhead(t.Context(), "A", 0, task.fresh); !ok || ahead.chunk.Records != 2 {
+	if ahead, ok := q.TakeAhead(t.Context(), "A", 0, Task.Fresh); !ok || ahead.Chunk.Records != 2 {
 		t.Errorf("got %+v, %v", ahead, ok)
 	}
 }
@@ -144,10 +144,10 @@ func (*silent) Next(ctx context.Context) (chunk.Chunk, error) {
 
 // No slot waits for a source once the queue is closed.
 func TestCloseWhileReading(t *testing.T) {
-	q := newQueue(&silent{})
+	q := New(&silent{}, nil)
 	got := make(chan error)
 	go func() {
-		_, ok, err := q.take(t.Context(), "A", 0)
+		_, ok, err := q.Take(t.Context(), "A", 0)
 		if ok {
 			t.Error("there was a task")
 		}
@@ -158,7 +158,7 @@ func TestCloseWhileReading(t *testing.T) {
 		reading = q.reading
 		q.mu.Unlock()
 	}
-	q.close()
+	q.Close()
 	select {
 	case err := <-got:
 		if err != nil {
@@ -174,26 +174,26 @@ func TestQueueWaitsForPromisedSlots(t *testing.T) {
 	q := newTestQueue(1)
 	ended := func() bool {
 		select {
-		case <-q.done:
+		case <-q.Done:
 			return true
 		default:
 			return false
 		}
 	}
-	q.retreat("A", true)
-	q.retreat("B", false)
+	q.Retreat("A", true)
+	q.Retreat("B", false)
 	if ended() {
 		t.Fatal("it was closed although a slot will be back")
 	}
-	if q.continues(false) || !q.continues(true) {
+	if q.Continues(false) || !q.Continues(true) {
 		t.Error("a slot that was back in vain must not wait for others")
 	}
-	q.join("A")
-	q.withdraw(true)
+	q.Join("A")
+	q.Withdraw(true)
 	if ended() {
 		t.Fatal("it was closed although a slot is back")
 	}
-	q.retreat("A", false)
+	q.Retreat("A", false)
 	if !ended() {
 		t.Error("it is open, but no slot is left")
 	}
