@@ -36,13 +36,13 @@ func (r *rerun) restored() (c Config, path string, err error) {
 	was := r.manifest.Spec
 	c = r.config
 	c.Input = Input{
-		Path: r.job.Input(), Format: "jsonl", NoValidate: was.Input.NoValidate, MaxRecordBytes: c.Input.MaxRecordBytes,
+		Path: r.job.Failed, Format: "jsonl", NoValidate: was.Input.NoValidate, MaxRecordBytes: c.Input.MaxRecordBytes,
 		Split: c.Input.Split, ChunkRecords: c.Input.ChunkRecords, Flush: c.Input.Flush,
 		// A failed record that came in with an _error was reprocessed; no other has one.
 		Reprocess: true,
 	}
 	c.Output = Output{
-		Path: r.job.Results(), Keep: was.Results.Kept, Force: c.Output.Force,
+		Path: r.job.Again, Keep: was.Results.Kept, Force: c.Output.Force,
 		SourceField: was.Output.SourceField, // retry.Job.Merge corrects its values
 	}
 	c.Format, c.Resume.WorkDir, c.Resume.Clean, c.Pool = was.Format, "", false, nil

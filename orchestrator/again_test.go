@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
@@ -98,7 +99,7 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, path, err := (&rerun{folder: f, manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).restored()
+	again, path, err := (&rerun{folder: f, job: retry.New(f.path), manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).restored()
 	if err != nil || path != "/opt/plugins" {
 		t.Fatal(path, err)
 	}
@@ -161,12 +162,12 @@ func TestRetryHasTheShapeOfItsJob(t *testing.T) {
 		},
 		"batch file": {Format: OpenAIBatch},
 	} {
-		job.Input.Path, job.Input.Reprocess, job.Output.Path, job.Kernel.Name = "in.jsonl", true, filepath.Join(dir, "out.jsonl"), "exec:./score"
+		job.Input.Path, job.Input.Format, job.Input.Reprocess, job.Output.Path, job.Kernel.Name = "in.jsonl", "jsonl", true, filepath.Join(dir, "out.jsonl"), "exec:./score"
 		was, err := spec.Resolve(job)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := (&rerun{folder: &folder{}, manifest: &manifest{identity: identity{Spec: was}}}).again()
+		again, err := (&rerun{folder: &folder{}, job: retry.New(dir), manifest: &manifest{identity: identity{Spec: was}}}).again()
 		if err != nil {
 			t.Fatal(err)
 		}

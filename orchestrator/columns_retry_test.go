@@ -100,7 +100,7 @@ func TestRetryMoved(t *testing.T) {
 	}
 	retried.Output.Path = d.join("new/out2.jsonl")
 	_, err = orchestrator.Retry(t.Context(), retried)
-	wantFault(t, err, fault.Conflict, "is not beside the output")
+	wantFault(t, err, fault.Conflict, "is outside the output's folder")
 }
 
 // TestRetryColumns: a retry gives what the job would have given had nothing failed, and it

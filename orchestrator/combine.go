@@ -111,16 +111,10 @@ func (c *combination) load() error {
 
 // write writes the files of the folder. The manifest comes last: without it there is no job.
 func (c *combination) write(f *folder) error {
-	if err := c.writeFailures(f.join(commit.FailuresFile)); err != nil {
+	if err := c.writeFailures(f); err != nil {
 		return err
 	}
-	if err := c.writeKept(f.join(commit.KeptFile)); err != nil {
-		return err
-	}
-	report, err := c.report()
-	if err != nil {
-		return err
-	}
+	report := c.report()
 	if err := report.writeDurably(f.join(reportFile)); err != nil {
 		return err
 	}
@@ -130,89 +124,71 @@ func (c *combination) write(f *folder) error {
 		return err
 	}
 	m.Input, m.Spec, m.Created = whole.Input, m.Spec.Writing(c.Output, c.Errors), report.Started
+	m.Spec.Input.Offset, m.Spec.Input.Limit = whole.Spec.Input.Offset, whole.Spec.Input.Limit
 	m.Cut = input.Cut{Records: report.In, Blank: report.Blank}
 	f.finish(false)
 	crash.Point("combining")
 	return f.save(m)
 }
 
-// writeFailures concatenates the lists of failed records. Their positions count from the
-// start of the whole output.
-func (c *combination) writeFailures(path string) error {
-	out, err := files.Create(path, files.PrivateMode)
+// writeFailures concatenates the lists of failed records, whose positions count from the start of
+// the whole output, and those records, if the output cannot hold them.
+func (c *combination) writeFailures(f *folder) error {
+	base, next := int64(0), 0 // of the piece
+	err := c.concatenate(f, commit.FailuresFile, func(out io.Writer, in io.Reader, piece int) error {
+		for ; next < piece; next++ {
+			length, err := c.length(next)
+			if err != nil {
+				return fault.RunDamaged.New("the size of %s before it was compressed is unknown: %w", c.Pieces[next].Output, err)
+			}
+			base += length
+		}
+		_, err := record.MoveFailures(out, in, base)
+		return err
+	})
+	if err != nil || !c.first.Spec.Results.KeepFailed {
+		return err
+	}
+	return c.concatenate(f, commit.KeptFile, func(out io.Writer, in io.Reader, _ int) error {
+		_, err := io.Copy(out, in)
+		return err
+	})
+}
+
+// concatenate writes a file of the pieces with failed records, one after the other.
+func (c *combination) concatenate(f *folder, name string, copy func(out io.Writer, in io.Reader, piece int) error) error {
+	out, err := files.Create(f.join(name), files.PrivateMode)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	var base int64
-	for i, p := range c.Pieces {
-		if c.reports[i].Failed > 0 {
-			in, err := os.Open(c.folders[i].join(commit.FailuresFile))
-			if err != nil {
-				return err
-			}
-			_, err = record.MoveFailures(out, in, base)
-			if in.Close(); err != nil {
-				return err
-			}
+	for i, piece := range c.folders {
+		if c.reports[i].Failed == 0 {
+			continue
 		}
-		length, err := c.length(i)
-		if err != nil && slices.ContainsFunc(c.Pieces[i+1:], func(p Piece) bool { return p.Failed > 0 }) {
-			return fault.RunDamaged.New("the size of %s before it was compressed is unknown: %w", p.Output, err)
+		in, err := os.Open(piece.join(name))
+		if err != nil {
+			return err
 		}
-		base += length
+		err = copy(out, in, i)
+		if in.Close(); err != nil {
+			return err
+		}
 	}
 	return cmp.Or(out.Sync(), out.Close())
 }
 
 // length returns the size of a piece's results before they were encoded.
-func (c *combination) length(i int) (length int64, err error) {
-	format := c.first.Spec.Results.Format
-	if c.first.Spec.Results.PartBytes == 0 {
-		length = format.Length(c.Pieces[i].Bytes, c.reports[i].Unencoded)
-		if length == 0 && c.Pieces[i].Bytes > 0 && c.reports[i].Started.IsZero() {
-			return 0, os.ErrNotExist // its report
-		}
-		return length, nil
+func (c *combination) length(i int) (int64, error) {
+	unencoded := c.reports[i].Unencoded
+	if c.reports[i].Started.IsZero() {
+		unencoded = -1 // its report is gone
 	}
-	m, err := commit.ReadManifest(c.Pieces[i].Output)
-	for _, part := range m.Parts {
-		length += part.Length()
-	}
-	return length, err
-}
-
-// writeKept concatenates the failed records, if the output cannot hold them.
-func (c *combination) writeKept(path string) error {
-	var out *os.File
-	for _, f := range c.folders {
-		in, err := os.Open(f.join(commit.KeptFile))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if out == nil {
-			if out, err = files.Create(path, files.PrivateMode); err != nil {
-				in.Close()
-				return err
-			}
-			defer out.Close()
-		}
-		_, err = io.Copy(out, in)
-		if in.Close(); err != nil {
-			return err
-		}
-	}
-	if out == nil {
-		return nil
-	}
-	return cmp.Or(out.Sync(), out.Close())
+	return spec.At(c.Pieces[i].Output).Length(c.first.Spec.Results.Format, c.Pieces[i].Bytes, unencoded)
 }
 
 // report adds up the reports of the pieces.
-func (c *combination) report() (Report, error) {
+func (c *combination) report() Report {
 	var tally chunk.Tally
 	r := Report{Output: c.Output, Errors: c.Errors, Workers: []WorkerReport{}}
 	var ended time.Time
@@ -243,12 +219,11 @@ func (c *combination) report() (Report, error) {
 	r.Elapsed = ended.Sub(r.Started)
 	r.Computed = r.In
 	r.Rate = event.Rate(r.In, r.Elapsed)
-	if c.first.Spec.Results.PartBytes == 0 {
-		r.noteOutput(c.Sum, c.first.Spec.Results.Format.Unencoded(r.Unencoded))
-		return r, nil
+	r.noteOutput(c.Sum, r.Unencoded)
+	if parts, _ := spec.At(c.Output).Parts(); parts != nil {
+		r.OutputBytes, r.OutputCRC32C = parts.Bytes, nil
 	}
-	r.OutputBytes = spec.At(c.Output).Bytes()
-	return r, nil
+	return r
 }
 
 // add adds the counts of another report.

@@ -23,11 +23,6 @@ type inputPrint struct {
 	Path string `json:"path"`
 	// Files are all files; none for a stream.
 	Files []source.State `json:"files,omitempty"`
-	// Format is what the user says that it is.
-	Format  string   `json:"format,omitempty"`
-	Columns []string `json:"columns,omitempty"`
-	Offset  int64    `json:"offset,omitempty"`
-	Limit   int64    `json:"limit,omitempty"`
 }
 
 type kernelPrint struct {
@@ -56,18 +51,15 @@ func (m *manifest) asBefore(now inputPrint, log *input.Log, done int64) (_ input
 // matter.
 func (i inputPrint) differences(was inputPrint) []string {
 	texts := source.Differences(was.Files, i.Files)
-	if len(was.Files) > 0 && len(i.Files) > 0 {
-		was.Path, i.Path = "", ""
+	if i.Path != was.Path && (len(was.Files) == 0 || len(i.Files) == 0) {
+		texts = append([]string{spec.Difference("the input's path", was.Path, i.Path)}, texts...)
 	}
-	was.Files, i.Files = nil, nil
-	return append(spec.Differences("the input's", was, i), texts...)
+	return texts
 }
 
 // identify reads the files that a job depends on. programs are the kernel's.
 func identify(c *order, programs []string) (identity, error) {
-	id := identity{Spec: c.Stored(), Input: inputPrint{
-		Path: c.Input.Path, Files: c.inputs.States(), Format: c.Input.Format, Columns: c.Input.Columns, Offset: c.Input.Offset, Limit: c.Input.Limit,
-	}}
+	id := identity{Spec: c.Stored(), Input: inputPrint{Path: c.Input.Path, Files: c.inputs.States()}}
 	if paths := c.inputs.Paths(); len(paths) == 1 && c.Input.Path != "-" {
 		id.Input.Path = files.Absolute(paths[0])
 	}

@@ -98,7 +98,7 @@ func (p *prepared) openSource(ctx context.Context, f *folder) (err error) {
 // reached returns the number behind the last record that the earlier run has computed; 0 if it
 // has computed none.
 func (e *earlier) reached() int64 {
-	if end := e.state.End(); end > e.manifest.Input.Offset {
+	if end := e.state.End(); end > e.manifest.Spec.Input.Offset {
 		return end
 	}
 	return 0

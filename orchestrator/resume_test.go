@@ -144,12 +144,12 @@ func TestOtherJobIsRefused(t *testing.T) {
 			c.Input.Path = d.join("other.jsonl")
 			appendTo(d, "other.jsonl", "{}\n")
 		}, []string{"other.jsonl"}},
-		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = 77 }, []string{"the input's limit was not set and is now 77"}},
+		{"another part of it", func(_ jobDir, c *orchestrator.Config) { c.Input.Limit = 77 }, []string{"the limit was not set and is now 77"}},
 		{"another kernel", func(_ jobDir, c *orchestrator.Config) { c.Kernel.Name = "echo" }, []string{"the kernel was", "[job-changed kernel]"}},
 		{"kernel file", func(d jobDir, c *orchestrator.Config) { appendTo(d, "kernel.sh", "# changed\n") },
 			[]string{"kernel.sh", "[job-changed kernel]"}},
-		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors") }, []string{"the output's errors file was not set"}},
-		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Output.Keep = []string{"id"} }, []string{"the output's members to keep was not set"}},
+		{"errors apart", func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors") }, []string{"the errors file was not set"}},
+		{"keep", func(_ jobDir, c *orchestrator.Config) { c.Output.Keep = []string{"id"} }, []string{"the members to keep was not set"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -39,7 +40,7 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 		return Report{}, err
 	}
 	defer f.close(true)
-	r := &rerun{config: config, folder: f, job: retry.Job{Folder: files.Absolute(f.path)}}
+	r := &rerun{config: config, folder: f, job: retry.New(files.Absolute(f.path))}
 	report, err := r.run(ctx)
 	return report, byContext(ctx, err)
 }
@@ -111,22 +112,25 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
 		return fault.FolderDamaged.Wrap(err)
 	}
-	was := r.manifest.Spec
-	r.job.Output = was.Results.Target.Renamed(r.config.Output.Path)
-	r.job.Format, r.job.SourceField, r.job.Store, r.job.Layout = was.Results.Format, was.Output.SourceField, was.Results.Store, r.manifest.Layout
-	if r.job.Errors, err = r.movedErrors(); err != nil {
-		return err
+	was, job := r.manifest.Spec, &r.job
+	job.Output, job.Errors = was.Results.Target.Renamed(r.config.Output.Path), was.Output.Errors
+	job.Format, job.SourceField, job.Store, job.KeptApart = was.Results.Format, was.Output.SourceField, was.Results.Store, was.Results.KeepFailed
+	switch {
+	case job.KeptApart:
+		job.Errors = r.folder.join(commit.KeptFile)
+	case was.Results.Errors.Kept():
+		if job.Errors, err = r.moved(job.Errors); err != nil {
+			return err
+		}
 	}
-	if was.Results.KeepFailed {
-		r.job.Errors, r.job.KeptApart = r.folder.join(commit.KeptFile), true
-	}
-	var apart string
-	if r.job.Arrays, apart = r.manifest.arraysOf(r.job.Output); apart != "" {
-		return fault.JobMoved.New("the job of %s was copied or moved from %s, and its array %s is not beside the output and may belong to that one; retry it there",
-			r.config.Output.Path, was.Output.Path, apart)
+	job.Arrays = slices.Clone(was.Results.Arrays)
+	for i, a := range job.Arrays {
+		if job.Arrays[i].Path, err = r.moved(a.Path); err != nil {
+			return err
+		}
 	}
 	if retry.Committed(r.folder.path) {
-		if err := r.job.Check(ctx); err != nil {
+		if err := job.Check(ctx); err != nil {
 			return err
 		}
 		if err := r.replace(ctx); err != nil {
@@ -137,33 +141,30 @@ func (r *rerun) load(ctx context.Context) (err error) {
 		return err
 	}
 	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.path // as seen from here
-	if was.Output.Errors != "" && !r.manifest.writes(r.job.Output) {
-		r.report.Errors = r.job.Errors
-		if _, err := os.Stat(r.job.Errors); err != nil && r.report.Failed > 0 {
+	if was.Output.Errors != "" && !r.manifest.writes(job.Output) {
+		r.report.Errors = job.Errors
+		if _, err := os.Stat(job.Errors); err != nil && r.report.Failed > 0 {
 			return fault.JobMoved.New("the job of %s was copied or moved from %s without its failed records: copy or move %s to %s, then retry it",
-				r.config.Output.Path, was.Output.Path, was.Output.Errors, r.job.Errors)
+				r.config.Output.Path, was.Output.Path, was.Output.Errors, job.Errors)
 		}
 	}
-	if len(r.report.Arrays) != len(r.job.Arrays) {
-		return fault.OutputChanged.New("the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(r.job.Arrays))
+	if len(r.report.Arrays) != len(job.Arrays) {
+		return fault.OutputChanged.New("the report of the job lists %d arrays instead of %d", len(r.report.Arrays), len(job.Arrays))
 	}
-	r.report.placeArrays(r.job.Arrays)
-	for _, a := range r.report.Arrays {
-		r.job.ArraySums = append(r.job.ArraySums, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
+	for i := range r.report.Arrays {
+		a := &r.report.Arrays[i]
+		a.Path = job.Arrays[i].Path
+		job.ArraySums = append(job.ArraySums, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
 	}
 	return r.unchanged(ctx)
 }
 
-// movedErrors returns the file of failed records, "" if the job has none. If the job was copied
-// or moved, the file must have moved with the output: the other one may belong to another job.
-func (r *rerun) movedErrors() (string, error) {
-	path := r.manifest.Spec.Output.Errors
-	if !r.manifest.Spec.Results.Errors.Kept() || r.manifest.writes(r.job.Output) {
-		return path, nil
-	}
+// moved returns where a file of the job is now. If the job was copied or moved, the file must have
+// moved with the output: the other one may belong to another job.
+func (r *rerun) moved(path string) (string, error) {
 	now, with := r.manifest.movedWith(r.job.Output, path)
 	if !with {
-		return "", fault.JobMoved.New("the job of %s was copied or moved from %s, and its failed records are in %s, outside the output's folder, where they may belong to that one; retry it there",
+		return "", fault.JobMoved.New("the job of %s was copied or moved from %s, and its file %s is outside the output's folder and may belong to that one; retry it there",
 			r.config.Output.Path, r.manifest.Spec.Output.Path, path)
 	}
 	return now, nil
@@ -176,7 +177,7 @@ func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bo
 	if stored == nil || r.manifest.Layout != nil {
 		return r.manifest.Layout, true, nil
 	}
-	m, err := readManifest(r.job.Results() + spec.FolderSuffix + "/" + manifestFile)
+	m, err := readManifest(folderOf(r.job.Again).join(manifestFile))
 	if err != nil {
 		return nil, false, fault.FolderDamaged.Wrap(err)
 	}
@@ -184,7 +185,7 @@ func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bo
 		return m.Layout, true, nil
 	}
 	if stored.IsTable() {
-		failed, err := source.Find(source.Options{Names: []string{r.job.Input()}, Format: "jsonl"})
+		failed, err := source.Find(source.Options{Names: []string{r.job.Failed}, Format: "jsonl"})
 		if err == nil {
 			err = sampleTable(ctx, failed, format.Options{Threads: 1}, stored.Table, r.manifest.Spec.Output.Keep)
 		}
@@ -210,18 +211,22 @@ func (r *rerun) unchanged(ctx context.Context) error {
 		r.job.CRC = *r.report.OutputCRC32C
 	}
 	var err error
-	if r.job.Parts, err = spec.At(r.job.Output).Parts(); err != nil {
+	if r.job.Manifest, err = spec.At(r.job.Output).Parts(); err != nil {
 		return fault.OutputChanged.New("%s was changed since the job wrote it: %w", r.job.Output, err)
+	}
+	if r.job.Manifest != nil {
+		r.job.Parts = r.job.Manifest.Parts
 	}
 	return nil
 }
 
 // merge builds the new files and their report, and replaces the old ones.
 func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
-	var err error
-	if r.job.NewLayout, _, err = r.newLayout(ctx); err != nil {
+	layout, _, err := r.newLayout(ctx)
+	if err != nil {
 		return r.report, err
 	}
+	r.job.Layout, r.job.NoValues = layout, layout != r.manifest.Layout
 	merged, err := r.job.Merge()
 	if err != nil {
 		return r.report, err
@@ -246,12 +251,10 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	for _, part := range merged.Parts {
 		report.Unencoded += r.job.Format.Unencoded(part.Unencoded)
 	}
-	manifest, output := &parts, chunk.FileSum{}
-	if r.job.Parts == nil {
+	if r.job.Manifest == nil {
 		report.OutputCRC32C = &parts.Parts[0].CRC32C
-		manifest, output = nil, chunk.FileSum{Bytes: parts.Parts[0].Bytes, CRC: uint32(parts.Parts[0].CRC32C)}
 	}
-	if err := r.job.Commit(ctx, report, manifest, output, merged.ArraySums); err != nil {
+	if err := r.job.Commit(ctx, report, parts, merged.ArraySums); err != nil {
 		return report, err
 	}
 	return report, r.replace(ctx)
@@ -266,16 +269,14 @@ func (r *rerun) replace(ctx context.Context) error {
 	if err := report.writeDurably(r.folder.join(reportFile)); err != nil {
 		return err
 	}
-	if r.manifest.Spec.Results.Columns != nil && r.manifest.Layout == nil {
-		layout, known, err := r.newLayout(ctx)
-		if err != nil {
+	layout, known, err := r.newLayout(ctx)
+	if err != nil {
+		return err
+	}
+	if known { // a record has succeeded, perhaps only now
+		r.manifest.Layout = layout
+		if err := r.folder.save(*r.manifest); err != nil {
 			return err
-		}
-		if known { // a record has succeeded now
-			r.manifest.Layout = layout
-			if err := r.folder.save(*r.manifest); err != nil {
-				return err
-			}
 		}
 	}
 	return r.job.Clear()

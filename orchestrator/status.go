@@ -60,7 +60,7 @@ func Inspect(output, workDir string) (Status, error) {
 	if err := f.checkOwner(output); err != nil {
 		return Status{}, err
 	}
-	s := Status{Folder: path, First: m.Input.Offset}
+	s := Status{Folder: path, First: m.Spec.Input.Offset}
 	held, holder := lockHeld(f.join("lock"))
 	if held {
 		s.Holder = holder.String()
@@ -76,8 +76,9 @@ func Inspect(output, workDir string) (Status, error) {
 		if s.Report, err = readReport(f.join(reportFile)); held && errors.Is(err, os.ErrNotExist) { // it has just begun
 			s.State, err = Running, nil
 		}
-		if arrays, apart := m.arraysOf(output); apart == "" {
-			s.Report.placeArrays(arrays)
+		for i := range s.Report.Arrays {
+			path := &s.Report.Arrays[i].Path
+			*path, _ = m.movedWith(output, *path)
 		}
 		if now, with := m.movedWith(output, m.Spec.Output.Errors); m.Spec.Output.Errors != "" && with && !m.writes(output) {
 			s.Report.Errors = now

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -93,7 +94,7 @@ type stream struct {
 	feed    *feed
 	results *io.PipeReader
 	frames  *frames
-	abort   chan struct{}
+	quit    func() // aborts the job
 	ended   chan struct{} // closed when Run has returned
 	err     error         // of Run; valid once ended is closed
 	folder  string        // the job's; valid once ended is closed
@@ -102,9 +103,10 @@ type stream struct {
 // startStream starts the job and the goroutine that reads the records.
 func startStream(ctx context.Context, config Config, records iter.Seq2[Record, error]) *stream {
 	results, writer := io.Pipe()
+	abort := make(chan struct{})
 	s := &stream{
 		feed: newFeed(), results: results, frames: newFrames(results, config.Input.Offset),
-		abort: make(chan struct{}), ended: make(chan struct{}),
+		quit: sync.OnceFunc(func() { close(abort) }), ended: make(chan struct{}),
 	}
 	report := config.Display.OnEvent
 	config.Display.OnEvent = func(event Event) {
@@ -118,7 +120,7 @@ func startStream(ctx context.Context, config Config, records iter.Seq2[Record, e
 	config.Input.Path, config.Input.Stdin = "-", s.feed
 	config.Output.Path, config.Output.Stdout = "-", writer
 	asked := config.Abort
-	config.Abort = s.abort
+	config.Abort = abort
 	go s.feed.fill(records)
 	go func() {
 		defer close(s.ended)
@@ -129,15 +131,13 @@ func startStream(ctx context.Context, config Config, records iter.Seq2[Record, e
 		}
 		_ = writer.Close() // never fails
 	}()
-	if asked != nil {
-		go func() {
-			select {
-			case <-asked:
-				s.quit()
-			case <-s.ended:
-			}
-		}()
-	}
+	go func() {
+		select {
+		case <-asked:
+			s.quit()
+		case <-s.ended:
+		}
+	}()
 	return s
 }
 
@@ -148,20 +148,19 @@ func (s *stream) end(cause error) error {
 		s.quit()
 	}
 	<-s.ended
-	switch producer := s.feed.failure(); {
-	case s.err != nil && producer != nil:
+	producer := s.feed.failure()
+	if s.err != nil && producer != nil {
 		return errors.Join(s.err, producer)
-	case s.err != nil || producer != nil:
-		return cmp.Or(s.err, producer)
-	case !errors.Is(cause, io.EOF):
-		return fault.Bug.New("bug: read results: %w", cause)
 	}
-	return nil
+	if err := cmp.Or(s.err, producer); err != nil || errors.Is(cause, io.EOF) {
+		return err
+	}
+	return fault.Bug.New("bug: read results: %w", cause)
 }
 
 // stop ends the job, unless it has ended, and removes its files.
 func (s *stream) stop() {
-	s.feed.close()
+	close(s.feed.closed)
 	_ = s.results.CloseWithError(errStreamStopped) // never fails
 	s.quit()
 	<-s.ended
@@ -171,14 +170,3 @@ func (s *stream) stop() {
 }
 
 var errStreamStopped = errors.New("the program has stopped reading")
-
-// quit aborts the job.
-func (s *stream) quit() {
-	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
-	select {
-	case <-s.abort:
-	default:
-		close(s.abort)
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk/columns"
-	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/chunk/record"
@@ -180,31 +179,4 @@ func jsonNote(spec *columns.TableSpec, table *parquet.Schema) string {
 		return ""
 	}
 	return "stored as JSON text, because their values are objects, have different types or are all null at first: " + some(names)
-}
-
-// arraysOf returns the arrays of the job whose output is at this path. If the job was moved,
-// those that were beside its output, or below its folder, were moved with it; apart is one
-// that was not.
-func (m *manifest) arraysOf(output string) (all []commit.Array, apart string) {
-	all = slices.Clone(m.Spec.Results.Arrays)
-	if m.writes(output) {
-		return all, ""
-	}
-	for i := range all {
-		path, with := m.movedWith(output, all[i].Path)
-		if !with {
-			return all, path
-		}
-		all[i].Path = path
-	}
-	return all, ""
-}
-
-// placeArrays sets where the arrays are.
-func (r *Report) placeArrays(arrays []commit.Array) {
-	for i := range r.Arrays {
-		if i < len(arrays) {
-			r.Arrays[i].Path = arrays[i].Path
-		}
-	}
 }

@@ -12,38 +12,19 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/amend"
-	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-// Job is the finished job.
+// Job is the finished job: its result files, and those of the retry.
 type Job struct {
-	// Folder is the job folder, Output and Errors are the result files; Output ends with
-	// a slash if it is a folder.
-	Folder, Output, Errors string
-	// CRC is the checksum of an output that is a file.
-	CRC chunk.CRC
-	// Format is that of the output.
-	Format encode.Format
-	// SourceField is the member of results that says where their record comes from.
-	SourceField string
-	// Store is how parts kept their results.
-	Store chunk.Store
-	// Parts is the manifest of an output that is a folder; nil for a file.
-	Parts *commit.Manifest
-	// KeptApart: Errors is in the job folder, because the output does not hold the failed
-	// records.
-	KeptApart bool
-	// Layout is that of the columns of a job that has some; nil also if no record succeeded.
-	// NewLayout is that of the new results.
-	Layout, NewLayout *columns.Layout
-	// Arrays are the arrays beside the output, ArraySums their checksums.
-	Arrays    []commit.Array
-	ArraySums []chunk.FileSum
+	amend.Retried
+	// Folder is the job folder.
+	Folder string
+	// Manifest is that of an output that is a folder; nil for a file.
+	Manifest *commit.Manifest
 }
 
 // dir is where the failed records are computed again, next where the new files are. marker means
@@ -54,28 +35,32 @@ const (
 	marker = "retry.json"
 )
 
+// New returns the job with this folder. The caller adds what it knows about the result files.
+// Failed is the file of failed records; Again is the output of the job that computes them, with
+// its job folder next to it.
+func New(folder string) Job {
+	j := Job{Folder: folder}
+	j.Failures, j.Dir = j.join(commit.FailuresFile), j.join(next)
+	j.Failed, j.Again = j.join(dir, "in.jsonl"), j.join(dir, "out.jsonl")
+	return j
+}
+
 func (j Job) join(names ...string) string {
 	return filepath.Join(append([]string{j.Folder}, names...)...)
 }
 
-// Input is the file of failed records, Results the output of the job that computes them.
-func (j Job) Input() string { return j.join(dir, "in.jsonl") }
-
-// Results is the output of the job that computes Input, with its job folder next to it.
-func (j Job) Results() string { return j.join(dir, "out.jsonl") }
-
-// Collect writes the failed records to Input, unless an earlier retry did, and returns how
+// Collect writes the failed records to Failed, unless an earlier retry did, and returns how
 // many there are, or 1 in that case.
 func (j Job) Collect() (count int64, err error) {
-	before, err := os.Stat(j.join(commit.FailuresFile))
+	before, err := os.Stat(j.Failures)
 	if err != nil {
 		return 0, fault.JobFiles.Of(fault.Conflict, "read failures: %w", err)
 	}
-	made, err := os.Stat(j.Input())
+	made, err := os.Stat(j.Failed)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, fault.JobFiles.New("look for an earlier retry: %w; nothing was changed", err)
 	}
-	if err == nil && made.ModTime().After(before.ModTime()) && j.results().CheckFailed() == nil {
+	if err == nil && made.ModTime().After(before.ModTime()) && j.CheckFailed() == nil {
 		return 1, nil
 	}
 	if err := os.RemoveAll(j.join(dir)); err != nil {
@@ -84,35 +69,17 @@ func (j Job) Collect() (count int64, err error) {
 	if err := os.Mkdir(j.join(dir), 0o700); err != nil {
 		return 0, fault.JobFiles.New("make retry folder: %w", err)
 	}
-	if count, err = j.results().CopyFailed(j.Input() + ".tmp"); err != nil {
+	if count, err = j.CopyFailed(j.Failed + ".tmp"); err != nil {
 		return 0, err
 	}
 	if count == 0 {
 		return 0, os.RemoveAll(j.join(dir))
 	}
-	if err := os.Rename(j.Input()+".tmp", j.Input()); err != nil {
+	if err := os.Rename(j.Failed+".tmp", j.Failed); err != nil {
 		return 0, fault.JobFiles.New("make retry input: %w", err)
 	}
 	return count, nil
 }
-
-// results describes the job's result files and the new results.
-func (j Job) results() amend.Retried {
-	r := amend.Retried{
-		Output: j.Output, Errors: j.Errors, Failures: j.join(commit.FailuresFile), CRC: j.CRC, Format: j.Format, SourceField: j.SourceField, Store: j.Store,
-		Failed: j.Input(), Again: j.Results(),
-		Dir: j.join(next),
-	}
-	if j.Parts != nil {
-		r.Parts = j.Parts.Parts
-	}
-	r.Layout, r.NoValues, r.Arrays, r.ArraySums = j.NewLayout, j.Layout == nil && j.NewLayout != nil, j.Arrays, j.ArraySums
-	r.KeptApart = j.KeptApart
-	return r
-}
-
-// Merge builds the new files from the old ones and the results.
-func (j Job) Merge() (commit.Rewritten, error) { return j.results().Merge() }
 
 // merged is the content of the marker: the state after the files are renamed.
 type merged struct {
@@ -123,12 +90,12 @@ type merged struct {
 }
 
 // Commit makes the new files the job's: a crash from here on only delays their renaming.
-// report is the job's new report. If the output is a folder, parts is its manifest; otherwise parts
-// is nil, and output is the checksum of the output file. arrays are the checksums of the arrays.
-func (j Job) Commit(ctx context.Context, report any, parts *commit.Manifest, output chunk.FileSum, arrays []chunk.FileSum) error {
-	m := merged{report, parts, make(map[string]chunk.FileSum)}
-	if parts == nil {
-		m.Sums[commit.Temporary[chunk.Results]] = output
+// report is the job's new report, parts are those of the output, of which a file is the only one,
+// and arrays are the checksums of the arrays.
+func (j Job) Commit(ctx context.Context, report any, parts commit.Manifest, arrays []chunk.FileSum) error {
+	m := merged{report, &parts, make(map[string]chunk.FileSum)}
+	if j.Manifest == nil {
+		m.Parts, m.Sums[commit.Temporary[chunk.Results]] = nil, chunk.FileSum{Bytes: parts.Bytes, CRC: uint32(parts.Parts[0].CRC32C)}
 	}
 	for i, sum := range arrays {
 		m.Sums[commit.TemporaryArray(i)] = sum
@@ -178,7 +145,7 @@ func (j Job) finals() (names, paths []string) {
 	for i, a := range j.Arrays {
 		names, paths = append(names, commit.TemporaryArray(i)), append(paths, a.Path)
 	}
-	names, paths = append(names, commit.Temporary[:]...), append(paths, j.Output, j.Errors, j.join(commit.FailuresFile))
+	names, paths = append(names, commit.Temporary[:]...), append(paths, j.Output, j.Errors, j.Failures)
 	for i, path := range paths {
 		if path != "" {
 			paths[i] = files.RealPath(path) // a link stays one

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -16,7 +17,8 @@ type report struct{ Retried int }
 func testJob(t *testing.T) Job {
 	t.Helper()
 	folder := t.TempDir()
-	j := Job{Folder: folder, Output: filepath.Join(folder, "out.jsonl")}
+	j := New(folder)
+	j.Output = filepath.Join(folder, "out.jsonl")
 	if err := os.Mkdir(j.join(next), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,7 @@ func testJob(t *testing.T) Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Commit(t.Context(), report{Retried: 3}, nil, sum, nil); err != nil {
+	if err := j.Commit(t.Context(), report{Retried: 3}, commit.Manifest{Bytes: sum.Bytes, Parts: []commit.ManifestPart{{CRC32C: chunk.CRC(sum.CRC)}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !Committed(folder) {

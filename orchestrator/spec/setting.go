@@ -70,6 +70,8 @@ type Setting struct {
 	Field string
 	// Default is the value if it is not set; "" if there is none, or if it depends on the job.
 	Default string
+	// Unset is the value that one means which is not set, although there is no Default.
+	Unset string
 	// Least is the smallest number, in nanoseconds or bytes for a time or a size. A text must not
 	// be empty if Least is 1.
 	Least int64

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
@@ -26,6 +27,8 @@ const (
 	parts       // a folder; the name ends in /
 	stream      // standard output, a pipe, a device: written as results arrive
 )
+
+func (k kind) String() string { return []string{"a file", "a folder of parts", "a stream"}[k] }
 
 // At returns the target with a name.
 func At(name string) Target {
@@ -79,6 +82,22 @@ func (t Target) Bytes() int64 {
 		return -1
 	}
 	return info.Size()
+}
+
+// Length returns the size of the results before they were encoded, given their size now and, of a
+// file, the one before, -1 if that is unknown.
+func (t Target) Length(f encode.Format, bytes, unencoded int64) (length int64, err error) {
+	if t.kind != parts {
+		if length = f.Length(bytes, unencoded); length < 0 {
+			err = os.ErrNotExist
+		}
+		return length, err
+	}
+	m, err := commit.ReadManifest(t.Name)
+	for _, part := range m.Parts {
+		length += part.Length()
+	}
+	return length, err
 }
 
 // Modified returns when the results were last written.
