@@ -120,6 +120,6 @@ func (r *rerun) reuse(ctx context.Context, o *order) (report Report, done bool, 
 			}
 		}
 	}
-	o.Spec = o.Afresh()
+	o.Spec = o.With(afresh)
 	return Report{}, false, nil
 }

@@ -24,7 +24,8 @@ type NamedFile struct{ Name, Path string }
 // either. Files without a path are skipped.
 func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
 	folder := spec.At(config.Output.Path).Folder(config.Resume.WorkDir)
-	read = append(read, kernelFiles(folder, config)...)
+	job, kernel := config.files(folder)
+	read = append(read, kernel...)
 	for _, file := range []NamedFile{{"the output", config.Output.Path}, {"the errors file", config.Output.Errors}} {
 		if file.Path == "" || file.Path == "-" {
 			continue
@@ -33,7 +34,7 @@ func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
 			return err
 		}
 	}
-	taken := append(config.files(folder), read...)
+	taken := append(job, read...)
 	for _, file := range written {
 		if file.Path == "" {
 			continue
@@ -92,24 +93,17 @@ func isOurs(path string) bool {
 	return len(begin) == 0 || begin[0] == '{' || bytes.HasPrefix(begin, []byte("# HELP ")) && bytes.Contains(begin, []byte("\n# HELP gpurun_"))
 }
 
-// kernelFiles returns the kernel's files of a job that is retried or was started
-// before.
-func kernelFiles(folder string, c Config) (files []NamedFile) {
-	m, err := readManifest(filepath.Join(folder, manifestFile))
-	if err != nil || c.Kernel.Name != "" && c.Kernel.Name != m.Spec.Kernel.Name {
-		return nil
-	}
-	for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
-		files = append(files, NamedFile{"kernel", file.Path})
-	}
-	return files
-}
-
-// files returns the files that the job reads and writes. For a retry, they are those of
-// the job being retried.
-func (c Config) files(folder string) (files []NamedFile) {
+// files returns the files that the job reads and writes, and the kernel's files if it was started
+// before. For a retry, they are those of the job being retried.
+func (c Config) files(folder string) (job, kernel []NamedFile) {
 	inputs, errorsFile := []string{c.Input.Path}, c.Output.Errors
-	if m, err := readManifest(filepath.Join(folder, manifestFile)); err == nil && c.Input.Path == "" {
+	m, unread := readManifest(filepath.Join(folder, manifestFile))
+	if unread == nil && (c.Kernel.Name == "" || c.Kernel.Name == m.Spec.Kernel.Name) {
+		for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
+			kernel = append(kernel, NamedFile{"kernel", file.Path})
+		}
+	}
+	if unread == nil && c.Input.Path == "" {
 		inputs, errorsFile = []string{m.Input.Path}, m.Spec.Output.Errors
 	} else if found, _, err := expand.Files(inputNames(c.Input), newJobFiles(c.Output, c.Resume.WorkDir).originOf); err == nil { // else the job reports what is wrong
 		inputs = nil
@@ -117,22 +111,21 @@ func (c Config) files(folder string) (files []NamedFile) {
 			inputs = append(inputs, file.Name)
 		}
 	}
-	all := []NamedFile{{"output", c.Output.Path}, {"failed records", errorsFile}}
-	for _, path := range inputs {
-		all = append(all, NamedFile{"input", path})
-	}
-	for _, file := range all {
-		switch {
-		case file.Path == "":
-			continue
-		case file.Path == "-" && file.Name == "input":
-			file.Path = "/dev/stdin" // which may be a file
-		case file.Path == "-":
-			file.Path = "/dev/stdout"
+	add := func(name, path, stream string) {
+		switch path {
+		case "":
+			return
+		case "-":
+			path = stream // which may be a file
 		}
-		files = append(files, file)
+		job = append(job, NamedFile{name, path})
 	}
-	return files
+	add("output", c.Output.Path, "/dev/stdout")
+	add("failed records", errorsFile, "/dev/stdout")
+	for _, path := range inputs {
+		add("input", path, "/dev/stdin")
+	}
+	return job, kernel
 }
 
 // checkWritable tries to open the file and leaves nothing behind. Permissions alone do

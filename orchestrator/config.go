@@ -135,6 +135,7 @@ type order struct {
 // open looks for the input.
 func (o order) open() (*order, error) {
 	o.emitter = &emitter{to: o.Display.OnEvent}
+	setDefault(&o.Control, new(Control))
 	setDefault(&o.Options.leastTimeout, o.LeastTimeout)
 	setDefault(&o.Options.handBack, fleet.HandBackAfter)
 	setDefault(&o.Options.firstProbe, fleet.FirstProbe)

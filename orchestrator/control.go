@@ -88,11 +88,8 @@ func (c *Control) Resume() bool {
 }
 
 // paused returns a channel that is closed when the job continues, or nil if the job is
-// not paused. A job without a Control is never paused.
+// not paused.
 func (c *Control) paused() <-chan struct{} {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.resume
@@ -123,9 +120,6 @@ func (c *Control) ConfigureMonitor(changes map[string]any) error {
 
 // watch gives access to the monitor.
 func (c *Control) watch(m *gpu.Monitor) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.monitor = m
@@ -145,23 +139,11 @@ func (c *Control) Trim(ctx context.Context) []Trimmed {
 	return j.fleet.Trim(ctx)
 }
 
-// attach makes j the controlled job until detach, and reports whether it was paused before it
+// attach makes j the controlled job, nil for none, and reports whether it was paused before it
 // started.
 func (c *Control) attach(j *job) (paused bool) {
-	if c == nil {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.job = j
 	return c.resume != nil
-}
-
-func (c *Control) detach() {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.job = nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
-	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/worker/early"
 )
@@ -113,9 +112,6 @@ func WithOutputCheckBeside(c Config) Config {
 	c.Options.checkWait = -1
 	return c
 }
-
-// Reread is what MakeSurvey warns of.
-var Reread = source.Reread
 
 // Kept returns whether a record of an unfinished job has a result that is committed, or an
 // answer that is logged.

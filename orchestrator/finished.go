@@ -22,7 +22,7 @@ import (
 func (e *earlier) finished(ctx context.Context, o *order, f *folder) (report Report, done bool, err error) {
 	notice := Notice{Text: "the job is already finished", Code: fault.JobFinished}
 	if e.resumes {
-		if o.Spec = o.Continuing(e.manifest.Spec); !e.state.Complete {
+		if o.Spec = o.With(e.continues); !e.state.Complete {
 			return report, false, nil
 		}
 		notice = Notice{Text: "the job was already complete; only its files had not been renamed yet"}
@@ -35,6 +35,12 @@ func (e *earlier) finished(ctx context.Context, o *order, f *folder) (report Rep
 		o.emit(Finished{Report: report})
 	}
 	return report, true, err
+}
+
+// continues cuts the rest of the output as before.
+func (e *earlier) continues(s *spec.Spec) {
+	was := e.manifest.Spec
+	s.Output.PartBytes, s.Results.PartBytes = was.Output.PartBytes, was.Results.PartBytes
 }
 
 // complete gives the files of a job their names.

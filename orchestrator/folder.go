@@ -241,13 +241,10 @@ func (f *folder) close(begun bool) {
 	}
 }
 
-// discarded is what is useless in the folder of a job that cannot resume: copies of its
+// discard removes what is useless in the folder of a job that cannot resume: copies of its
 // input, and results on their way to a stream.
-var discarded = []string{commit.PartsDir, spoolDir, "*.partial"}
-
-// discard removes those files.
 func (f *folder) discard() {
-	for _, name := range discarded {
+	for _, name := range []string{commit.PartsDir, spoolDir, "*.partial"} {
 		found, _ := filepath.Glob(f.join(name))
 		for _, path := range found {
 			_ = os.RemoveAll(path)
@@ -278,7 +275,7 @@ func pruneStreams(dir string, now time.Time) {
 		}
 		f := &folder{path: filepath.Join(dir, entry.Name())}
 		age := now.Sub(info.ModTime())
-		if age < keepStreams && (age < keepKilled || !f.holdsData()) {
+		if age < keepKilled {
 			continue
 		}
 		lock, err := takeLock(context.Background(), f.join("lock"), nil)
@@ -292,16 +289,6 @@ func pruneStreams(dir string, now time.Time) {
 		}
 		lock.release()
 	}
-}
-
-// holdsData reports whether the folder holds more than a finished stream leaves behind.
-func (f *folder) holdsData() bool {
-	for _, name := range discarded {
-		if found, _ := filepath.Glob(f.join(name)); len(found) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // recordsOutput reports whether a folder belongs to the job that writes this output.

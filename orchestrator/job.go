@@ -51,7 +51,7 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 
 func (j *job) run(ctx context.Context) (Report, error) {
 	paused := j.config.Control.attach(j)
-	defer j.config.Control.detach()
+	defer j.config.Control.attach(nil)
 	j.announce()
 	if paused {
 		j.config.emit(Paused{})

@@ -1,7 +1,6 @@
 package orchestrator
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,11 +137,10 @@ func awaitDeath(ctx context.Context, path string, holder lockHolder, notice func
 		case <-ctx.Done():
 			return fault.Interrupted.New("stopped before anything was started")
 		}
-		now, err := readBeat(path)
-		if err != nil {
+		switch now, err := readBeat(path); {
+		case err != nil:
 			return fault.JobRunning.Of(fault.Storage, "watch job lock: %w", err)
-		}
-		if !before.equal(now) {
+		case now != before:
 			return inUse(holder)
 		}
 	}
@@ -151,26 +149,22 @@ func awaitDeath(ctx context.Context, path string, holder lockHolder, notice func
 
 // beat is what changes in the file of a live holder.
 type beat struct {
-	touched time.Time
-	data    []byte
+	holder  lockHolder
+	touched int64 // nanoseconds
 }
 
-func (b beat) equal(c beat) bool { return b.touched.Equal(c.touched) && bytes.Equal(b.data, c.data) }
-
 // readBeat reopens the file, which makes a network file system ask its server.
-func readBeat(path string) (b beat, err error) {
+func readBeat(path string) (beat, error) {
 	file, err := owned.Open(path, os.O_RDONLY, 0)
 	if err != nil {
-		return b, err
+		return beat{}, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return b, err
+		return beat{}, err
 	}
-	b.touched = info.ModTime()
-	b.data = readLock(file)
-	return b, nil
+	return beat{readHolder(file), info.ModTime().UnixNano()}, nil
 }
 
 // confirm checks, where locks may not exclude, whether another process took over from
@@ -180,13 +174,8 @@ func (l *folderLock) confirm(ctx context.Context, path string) error {
 	case <-time.After(heartbeat / 5):
 	case <-ctx.Done():
 	}
-	now, err := readBeat(path)
-	var holder lockHolder
-	if err == nil {
-		err = json.Unmarshal(now.data, &holder)
-	}
-	if err != nil || holder.Nonce != l.holder.Nonce {
-		return inUse(holder)
+	if now, err := readBeat(path); err != nil || now.holder.Nonce != l.holder.Nonce {
+		return inUse(now.holder)
 	}
 	return nil
 }
@@ -206,14 +195,10 @@ func (h lockHolder) String() string {
 	return fmt.Sprintf("pid %d on %s", h.PID, h.Host)
 }
 
-func readLock(file *os.File) []byte {
+func readHolder(file *os.File) (holder lockHolder) {
 	data := make([]byte, 4096)
 	n, _ := file.ReadAt(data, 0)
-	return data[:n]
-}
-
-func readHolder(file *os.File) (holder lockHolder) {
-	_ = json.Unmarshal(readLock(file), &holder)
+	_ = json.Unmarshal(data[:n], &holder)
 	return holder
 }
 

@@ -96,11 +96,14 @@ func (r *rerun) compute(ctx context.Context) (Report, error) {
 	}
 	report, err := run(ctx, o)
 	if fault.KindOf(err) == fault.Conflict && !o.Resume.Fresh { // what the earlier retry left is of no use
-		o.Spec = o.Afresh()
+		o.Spec = o.With(afresh)
 		return run(ctx, o)
 	}
 	return report, err
 }
+
+// afresh replaces what an earlier run has left.
+func afresh(s *spec.Spec) { s.Resume.Fresh, s.Output.Force = true, true }
 
 // load reads the finished job, after completing what an earlier retry started.
 func (r *rerun) load(ctx context.Context) (err error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/resources"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // staff is who may compute a job: devices, and the slots on them in the plan.
@@ -80,7 +81,9 @@ func (s *staff) withoutSick(devices []gpu.Device) []gpu.Device {
 
 // useNoDevice gives the job one worker, for a kernel that uses no device.
 func (s *staff) useNoDevice() {
-	s.config.Spec = s.config.WithoutDevice()
+	s.config.Spec = s.config.With(func(s *spec.Spec) {
+		s.Devices.GPUs, s.Devices.GPUsPerWorker, s.Devices.WorkersPerGPU = "cpu:1", 1, 1
+	})
 	s.selection, _ = gpu.ParseSelection(s.config.Devices.GPUs) // it is valid
 	s.idle, s.plan.Slots = nil, makeSlots([][]gpu.Device{{{Kind: gpu.CPU, Name: "CPU"}}}, 1, s.config.cores(), true)
 	s.dropDeviceNote()

@@ -94,7 +94,7 @@ type stream struct {
 	feed    *feed
 	results *io.PipeReader
 	frames  *frames
-	quit    func() // aborts the job
+	quit    func()        // aborts the job
 	ended   chan struct{} // closed when Run has returned
 	err     error         // of Run; valid once ended is closed
 	folder  string        // the job's; valid once ended is closed

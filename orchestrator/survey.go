@@ -15,18 +15,16 @@ import (
 // Survey is what must be known of a job before it is divided among machines, each of which
 // computes a range of its records with Input.Offset and Input.Limit.
 type Survey struct {
-	// First is the number of the job's first record, Records how many there are.
-	First, Records int64
+	// Survey is what reading the input shows: how many records there are, and where.
+	source.Survey
+	// First is the number of the job's first record.
+	First int64
 	// Print is everything that the output depends on; see ComparePrints.
 	Print json.RawMessage
 	// Output and Errors are absolute paths; Format is that of the output, Parts whether it is
 	// a folder of parts.
 	Output, Errors, Format string
 	Parts                  bool
-	// Index is where the ranges are.
-	Index Index
-	// Notes are lines for the user.
-	Notes []string
 }
 
 // Index is where the ranges of an input are.
@@ -42,10 +40,10 @@ func MakeSurvey(ctx context.Context, config Config, ranges int) (Survey, error) 
 	if err := o.CheckOutputs(); err != nil {
 		return s, err
 	}
-	found, err := o.inputs.Survey(ctx, source.Surveying{
+	s.First = o.Input.Offset
+	s.Survey, err = o.inputs.Survey(ctx, source.Surveying{
 		Limits: o.limits(), Ranges: ranges, Cores: o.cores(), Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
 	})
-	s.First, s.Records, s.Index, s.Notes = o.Input.Offset, found.Records, found.Index, found.Notes
 	return s, err
 }
 

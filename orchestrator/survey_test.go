@@ -270,19 +270,3 @@ func testPool(t *testing.T, d jobDir, c orchestrator.Config, requests int64) {
 		t.Error("a worker is left")
 	}
 }
-
-// TestReread: what machines decode of a compressed file in vain.
-func TestReread(t *testing.T) {
-	for _, c := range []struct{ begin, records, bytes, first, used, size, want int64 }{
-		{0, 100, 1000, 0, 100, 100, 0},              // one range
-		{0, 100, 1000, 0, 100, 25, 250 + 500 + 750}, // four
-		{50, 100, 1000, 0, 200, 50, 500},            // the file begins with a range
-		{0, 100, 1000, 50, 50, 50, 500},             // some records are left out
-		{100, 100, 1000, 0, 100, 50, 0},             // nothing of the file is used
-		{0, 100, 1000, 0, 0, 0, 0},                  // no records
-	} {
-		if got := orchestrator.Reread(c.begin, c.records, c.bytes, c.first, c.used, c.size); got != c.want {
-			t.Errorf("%+v: %d", c, got)
-		}
-	}
-}

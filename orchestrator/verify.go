@@ -51,12 +51,10 @@ func (c *outputCheck) finishedWithin(wait time.Duration) bool {
 	if wait < 0 {
 		return false
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-c.done:
 		return true
-	case <-timer.C:
+	case <-time.After(wait):
 		return false
 	}
 }

@@ -237,11 +237,10 @@ func (w *Worker) reap(grace time.Duration) (last []wire.Message) {
 // Lost returns why a worker cannot be reached: its exit status rather than the closed
 // connection.
 func (w *Worker) Lost(err error) *fault.Error {
+	w.Kill()
 	if errors.Is(err, errSilent) {
-		w.Kill()
 		return fault.WorkerLost.New("the worker was silent for %s and was killed", silenceTicks*silenceTick)
 	}
-	w.Kill()
 	return fault.WorkerLost.New("the worker process exited: %s", w.guard.Exit()).WithDetail(lastLines(w.log, w.logStart))
 }
 

@@ -90,7 +90,7 @@ func (i *Inputs) Survey(ctx context.Context, o Surveying) (s Survey, err error) 
 		s.Records = min(s.Records, o.Limit)
 	}
 	s.Index.Files = counts
-	s.noteReread(i.Files, counts, o.Offset, o.Ranges)
+	s.noteReread(i.Files, counts, o.Ranges)
 	return s, nil
 }
 
@@ -98,33 +98,17 @@ func (i *Inputs) Survey(ctx context.Context, o Surveying) (s Survey, err error) 
 // warning.
 const manyBytes = 1 << 30
 
-// noteReread warns of compressed files that machines decode up to their range, although they
-// use nothing of it.
-func (s *Survey) noteReread(files []File, counts []int64, offset int64, ranges int) {
-	size := chunk.Size(s.Records, ranges, 1)
-	var begin int64 // of the file
+// noteReread warns of compressed files that machines decode up to their range, half of the file on
+// average, although they use nothing of it.
+func (s *Survey) noteReread(files []File, counts []int64, ranges int) {
+	size := max(1, chunk.Size(s.Records, ranges, 1))
 	for i, file := range files {
-		if bytes := Reread(begin, counts[i], file.info.Size(), offset, s.Records, size); !file.kind.Seekable() && bytes > manyBytes {
+		begin := chunk.CeilDiv(counts[i], size) - 1 // ranges that begin inside
+		if times := chunk.CeilDiv(begin, 2); !file.kind.Seekable() && times*file.info.Size() > manyBytes {
 			s.Notes = append(s.Notes, fmt.Sprintf("%s (%s) can only be read from its start: machines whose shards begin inside it decode what precedes them, about %d times the file in all; "+
-				"fewer shards, or the same records in many files, avoid that", file.Name, file.kind, chunk.CeilDiv(bytes, file.info.Size())))
-		}
-		begin += counts[i]
-	}
-}
-
-// Reread returns how many bytes of a file precede the ranges that begin inside it, added up.
-// All but bytes are numbers of records: where the file begins and how many it has, the first
-// and the number of all that are used, and the size of a range.
-func Reread(begin, records, bytes, first, used, size int64) (sum int64) {
-	if size == 0 {
-		return 0
-	}
-	for at := first; at < first+used && at < begin+records; at += size {
-		if at > begin {
-			sum += int64(float64(bytes) * float64(at-begin) / float64(records))
+				"fewer shards, or the same records in many files, avoid that", file.Name, file.kind, times))
 		}
 	}
-	return sum
 }
 
 // count counts the records of a file. A damaged one ends where the damage begins, if such files

@@ -4,13 +4,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
@@ -48,30 +45,6 @@ func Job(output, workDir string) (string, error) {
 		return "", fault.NeedsFile.New("%s is a stream; name the output file of a job", output)
 	}
 	return t.Folder(workDir), nil
-}
-
-// NotMade is the fault of a job folder that cannot be created.
-func (s *Spec) NotMade(path string, err error) error {
-	e := fault.JobFiles.Of(KindOfDisk(err), "make job folder: %w", err)
-	switch dir, permission := s.Resume.WorkDir, errors.Is(err, os.ErrPermission); {
-	case permission && dir != "":
-		return fault.NoPermission.New("no permission to write to the work directory %s", dir).By(err).Set("work-dir")
-	case dir == "" && s.Results.Target.kind == stream:
-		return e.Set("work-dir")
-	case permission:
-		return fault.NoPermission.New("no permission to write to the folder %s: choose another one for the output", filepath.Dir(path)).By(err)
-	}
-	return e
-}
-
-// KindOfDisk distinguishes a disk that cannot be written now from a wrong path.
-func KindOfDisk(err error) fault.Kind {
-	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, disk) {
-			return fault.Storage
-		}
-	}
-	return fault.Usage
 }
 
 // hashedName is the name of a job folder in a work folder: out.jsonl-3f2a91bc04.gpurun.

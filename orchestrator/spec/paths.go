@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -142,6 +144,30 @@ func (s *Spec) CheckApart(folder string) error {
 		}
 	}
 	return nil
+}
+
+// NotMade is the fault of a job folder that cannot be created.
+func (s *Spec) NotMade(path string, err error) error {
+	e := fault.JobFiles.Of(KindOfDisk(err), "make job folder: %w", err)
+	switch dir, permission := s.Resume.WorkDir, errors.Is(err, os.ErrPermission); {
+	case permission && dir != "":
+		return fault.NoPermission.New("no permission to write to the work directory %s", dir).By(err).Set("work-dir")
+	case dir == "" && s.Results.Target.kind == stream:
+		return e.Set("work-dir")
+	case permission:
+		return fault.NoPermission.New("no permission to write to the folder %s: choose another one for the output", filepath.Dir(path)).By(err)
+	}
+	return e
+}
+
+// KindOfDisk distinguishes a disk that cannot be written now from a wrong path.
+func KindOfDisk(err error) fault.Kind {
+	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, disk) {
+			return fault.Storage
+		}
+	}
+	return fault.Usage
 }
 
 // namedFile is a file and the name that messages use for it.

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -110,10 +111,8 @@ func resolve(s *Spec) (*Spec, error) {
 		return nil, err
 	}
 	s.Resume.Spool = s.Resume.Spool && s.Results.Target.kind != stream // it would be kept for nothing
-	for _, check := range []func() error{s.checkTable, s.checkArrays} {
-		if err := check(); err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(checkTable(s.Config, s.Results), checkArrays(s.Output, s.Results)); err != nil {
+		return nil, err
 	}
 	if s.Dir == "" {
 		dir, err := os.Getwd()
@@ -122,11 +121,11 @@ func resolve(s *Spec) (*Spec, error) {
 		}
 		s.Dir = dir
 	}
-	s.setPluginPath()
+	s.PluginPath = pluginPath(s.PluginPath, s.Dir)
 	if s.Fetch.Root != "" {
 		s.Fetch.Root = files.Absolute(s.Fetch.Root)
 	}
-	s.note()
+	s.Notes = notesOn(s.Config, s.Results)
 	return s, s.checkNames()
 }
 
@@ -136,38 +135,21 @@ func (s *Spec) Reading(name string, paths []string) (*Spec, error) {
 	with := *s
 	with.Input.Path, with.Inputs = name, paths
 	if len(s.Fetch.Members) > 0 && s.Fetch.Root == "" {
-		with.Fetch.Root = s.folderOf(paths)
+		with.Fetch.Root = folderOf(s.Dir, paths)
 	}
 	return &with, with.checkNames()
 }
 
-// Continuing returns the Spec of a job that resumes an earlier run: the rest of the output is
-// cut as before.
-func (s *Spec) Continuing(was *Spec) *Spec {
+// With returns a Spec that differs in something.
+func (s *Spec) With(change func(*Spec)) *Spec {
 	with := *s
-	with.Output.PartBytes, with.Results.PartBytes = was.Output.PartBytes, was.Results.PartBytes
-	return &with
-}
-
-// Afresh returns the Spec of a job that replaces what an earlier run has left.
-func (s *Spec) Afresh() *Spec {
-	with := *s
-	with.Resume.Fresh, with.Output.Force = true, true
-	return &with
-}
-
-// WithoutDevice returns the Spec of a job whose kernel uses no device: it has one worker.
-func (s *Spec) WithoutDevice() *Spec {
-	with := *s
-	with.Devices.GPUs, with.Devices.GPUsPerWorker, with.Devices.WorkersPerGPU = "cpu:1", 1, 1
+	change(&with)
 	return &with
 }
 
 // Writing returns the Spec of a job that writes the same results to other files.
 func (s *Spec) Writing(output, errors string) *Spec {
-	with := *s
-	with.Output.Path, with.Output.Errors = output, errors
-	return with.Stored()
+	return s.With(func(s *Spec) { s.Output.Path, s.Output.Errors = output, errors }).Stored()
 }
 
 // CheckDivisible refuses a job that several machines cannot share.
@@ -189,9 +171,9 @@ func (s *Spec) CheckDivisible() error {
 
 // folderOf returns the folder of the input's files, the working folder if there are only
 // streams, and "" if the files are in different folders: a path then has no root.
-func (s *Spec) folderOf(paths []string) string {
+func folderOf(dir string, paths []string) string {
 	if len(paths) == 0 {
-		return files.Absolute(s.Dir)
+		return files.Absolute(dir)
 	}
 	folder := filepath.Dir(files.Absolute(paths[0]))
 	for _, path := range paths[1:] {
@@ -216,28 +198,29 @@ func (s *Spec) setDefaults() {
 	}
 }
 
-// setPluginPath makes the paths of kernels absolute. Those of the environment refer to Dir.
-func (s *Spec) setPluginPath() {
-	setDefault(&s.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH"))
-	var path []string
-	for _, dir := range filepath.SplitList(s.PluginPath) {
-		if dir != "" && !filepath.IsAbs(dir) {
-			dir = filepath.Join(files.Absolute(s.Dir), dir)
+// pluginPath makes the paths of kernels absolute. Those of the environment refer to the working
+// folder.
+func pluginPath(list, dir string) string {
+	var paths []string
+	for _, path := range filepath.SplitList(cmp.Or(list, os.Getenv("GPURUN_PLUGIN_PATH"))) {
+		if path != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(files.Absolute(dir), path)
 		}
-		path = append(path, dir)
+		paths = append(paths, path)
 	}
-	s.PluginPath = strings.Join(path, string(filepath.ListSeparator))
+	return strings.Join(paths, string(filepath.ListSeparator))
 }
 
-// note says what users should know before the work.
-func (s *Spec) note() {
-	if s.Kernel.ExecMode == "stream" && s.Kernel.ExecID == "" {
-		s.Notes = append(s.Notes, "the lines of the program are matched to records by position: a line too many or too few would shift all later ones; "+
+// notesOn says what users should know before the work.
+func notesOn(c Config, r Results) (notes []string) {
+	if c.Kernel.ExecMode == "stream" && c.Kernel.ExecID == "" {
+		notes = append(notes, "the lines of the program are matched to records by position: a line too many or too few would shift all later ones; "+
 			"exec-id proves each line")
 	}
-	if strings.EqualFold(filepath.Ext(s.Output.Path), ".json") && !s.Results.Format.Encodes() {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s will have a record in each line (JSON lines), not one JSON document", s.Output.Path))
+	if strings.EqualFold(filepath.Ext(c.Output.Path), ".json") && !r.Format.Encodes() {
+		notes = append(notes, fmt.Sprintf("%s will have a record in each line (JSON lines), not one JSON document", c.Output.Path))
 	}
+	return notes
 }
 
 // checkNames refuses names that are not valid UTF-8: workers and job.json get them as
@@ -259,16 +242,6 @@ func (s *Spec) checkNames() error {
 	return nil
 }
 
-// likelyKernel returns the input that is probably meant as the kernel, or a built-in one.
-func (c Config) likelyKernel() string {
-	for _, name := range append([]string{c.Input.Path}, c.Input.Paths...) {
-		if filepath.Ext(name) == ".py" {
-			return name
-		}
-	}
-	return "echo"
-}
-
 func (c Config) check() error {
 	if err := Check(&c, Settings...); err != nil {
 		return err
@@ -277,7 +250,12 @@ func (c Config) check() error {
 	case c.Input.Path == "" && len(c.Input.Paths) == 0:
 		return fault.NoInput.New("no input: name a file of JSON lines, or - for standard input")
 	case c.Kernel.Name == "":
-		kernel := c.likelyKernel()
+		kernel := "echo"
+		for _, name := range append(c.Input.Paths, c.Input.Path) {
+			if filepath.Ext(name) == ".py" { // it is probably meant as the kernel
+				kernel = name
+			}
+		}
 		return fault.NoKernel.New("no kernel: name one, for example %s", kernel).Set(kernel)
 	case len(c.Kernel.Config) > 0 && !json.Valid(c.Kernel.Config):
 		return fault.NotAConfig.New("the kernel configuration is not valid JSON")
@@ -313,24 +291,23 @@ var Acceptable = []string{"kernel", "config"}
 
 // checkLines refuses settings that do not combine with lines of batch files.
 func (c Config) checkLines() error {
-	refuse := c.refuseWithFormat
 	switch {
 	case c.Format == "":
 		return nil
 	case c.Input.Format != "" && c.Input.Format != "jsonl":
-		return refuse("an input format", "input-format")
+		return refuseWith(c.Format, "an input format", "input-format")
 	case c.Output.SourceField != "":
-		return refuse("a source field", "source-field")
+		return refuseWith(c.Format, "a source field", "source-field")
 	case len(c.Output.Columns) > 0 || len(c.Output.Arrays) > 0 || c.Output.Format == "parquet":
-		return refuse("an output of columns", "output-format")
+		return refuseWith(c.Format, "an output of columns", "output-format")
 	case len(c.Output.Keep) > 0:
-		return refuse("choosing members", "keep")
+		return refuseWith(c.Format, "choosing members", "keep")
 	}
 	return nil
 }
 
-func (c Config) refuseWithFormat(what, setting string) error {
-	return fault.BadMember.New("the format %s fixes what lines contain: %s does not combine with it", c.Format, what).Set(setting)
+func refuseWith(format, what, setting string) error {
+	return fault.BadMember.New("the format %s fixes what lines contain: %s does not combine with it", format, what).Set(setting)
 }
 
 const (

@@ -226,8 +226,8 @@ func (r Results) Unread() <-chan time.Time {
 }
 
 // checkArrays refuses arrays that cannot be written.
-func (s *Spec) checkArrays() error {
-	for i, a := range s.Output.Arrays {
+func checkArrays(o Output, r Results) error {
+	for i, a := range o.Arrays {
 		switch {
 		case a.Column == "" || a.Path == "":
 			return fault.BadArray.New("an array needs the name of a column and a file").Set("column")
@@ -239,12 +239,12 @@ func (s *Spec) checkArrays() error {
 			return fault.BadArray.New("column %q: %s is the name of a mask; choose another", a.Column, a.Path).Set("column")
 		case At(a.Path).kind == stream:
 			return fault.BadArray.New("column %q: the array %s is not a regular file", a.Column, a.Path).Set("column")
-		case s.Results.Target.kind == stream:
+		case r.Target.kind == stream:
 			return fault.NeedsFile.New("column %q cannot be stored as an array: that needs an output file, because row i belongs to line i of it", a.Column).Set("column")
-		case s.Results.Format.Table:
+		case r.Format.Table:
 			return fault.BadArray.New("column %q cannot be stored as an array beside a Parquet file, which has typed columns of its own", a.Column).Set("column")
 		}
-		for _, other := range s.Output.Arrays[:i] {
+		for _, other := range o.Arrays[:i] {
 			if other.Column == a.Column {
 				return fault.BadArray.New("column %q is stored as an array twice", a.Column).Set("column")
 			}
@@ -257,15 +257,15 @@ func (s *Spec) checkArrays() error {
 }
 
 // checkTable refuses what only an output that is a table has.
-func (s *Spec) checkTable() error {
-	if !s.Results.Format.Table {
-		if len(s.Output.Columns) > 0 {
+func checkTable(c Config, r Results) error {
+	if !r.Format.Table {
+		if len(c.Output.Columns) > 0 {
 			return fault.BadColumn.New("only an output that is a table has columns to choose; name it *.parquet").Set("columns")
 		}
 		return nil
 	}
-	if s.Results.Batch {
-		return s.refuseWithFormat("an output of columns", "output")
+	if r.Batch {
+		return refuseWith(c.Format, "an output of columns", "output")
 	}
 	return nil
 }
