@@ -65,7 +65,7 @@ func Adopt(from string, config Config) error {
 
 func (f *folder) adopt(old *folder, config Config) error {
 	aside := f.join(journalFile + ".adopted")
-	if err := copyDurably(old.join(journalFile), aside); err != nil {
+	if err := copyTree(old.join(journalFile), aside, true); err != nil {
 		return err
 	}
 	if err := f.adoptManifest(old, config); err != nil {
@@ -77,12 +77,10 @@ func (f *folder) adopt(old *folder, config Config) error {
 	}
 	for _, entry := range entries {
 		switch name := entry.Name(); {
-		case name == commit.PartsDir:
-			err = copyParts(old.join(name), f.join(name))
-		case strings.HasSuffix(name, ".partial") && entry.IsDir():
-			err = copyFolder(old.join(name), f.join(name))
+		case name == commit.PartsDir: // copied, not linked: the other job may use these files again
+			err = copyTree(old.join(name), f.join(name), false)
 		case strings.HasSuffix(name, ".partial"), name == chunksFile, name == scaler.File, name == fleet.TunedFile:
-			err = copyDurably(old.join(name), f.join(name))
+			err = copyTree(old.join(name), f.join(name), true)
 		}
 		if err != nil {
 			return err
@@ -127,63 +125,46 @@ func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 		}
 	}
 	for _, name := range []string{commit.FailuresFile, reportFile} {
-		if err := copyDurably(old.join(name), f.join(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := copyTree(old.join(name), f.join(name), true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return f.adoptManifest(old, config)
 }
 
-// copyParts copies segments. They are copied, not linked: the other job may use their files
-// again. One that vanishes meanwhile is computed again.
-func copyParts(from, to string) error {
-	return eachFile(from, to, func(from, to string) error {
-		if err := copyTo(from, to, false); !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return nil
-	})
-}
-
-// copyFolder copies an unfinished folder of parts.
-func copyFolder(from, to string) error {
+// copyTree copies a file, or the files of a folder. What the journal calls durable is synced. A
+// segment, which is not, may vanish meanwhile, and is computed again.
+func copyTree(from, to string, durable bool) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return copyFile(from, to, info.Mode().Perm(), durable)
+	}
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
 	}
-	if err := eachFile(from, to, copyDurably); err != nil {
-		return err
-	}
-	return files.SyncDir(to)
-}
-
-// eachFile calls do with each file of a folder, and its path in another one.
-func eachFile(from, to string, do func(from, to string) error) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		if err := do(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+		err := copyTree(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name()), durable)
+		if err != nil && (durable || !errors.Is(err, os.ErrNotExist)) {
 			return err
 		}
 	}
-	return nil
+	return files.SyncDir(to)
 }
 
-// copyDurably copies a file that the journal calls durable.
-func copyDurably(from, to string) error { return copyTo(from, to, true) }
-
-func copyTo(from, to string, durable bool) error {
+func copyFile(from, to string, mode os.FileMode, durable bool) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
@@ -27,10 +28,6 @@ type Recommendation struct {
 	Setting string
 }
 
-func recommend(setting, format string, args ...any) Recommendation {
-	return Recommendation{Text: fmt.Sprintf(format, args...), Setting: setting}
-}
-
 // MarshalText writes the text: reports in JSON list sentences.
 func (r Recommendation) MarshalText() ([]byte, error) { return []byte(r.Text), nil }
 
@@ -40,24 +37,9 @@ func (r *Recommendation) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// takeHealth adds the monitor's figures to the report.
-func (r *Report) takeHealth(all []gpu.Health) {
-	for _, h := range all {
-		r.Devices = append(r.Devices, DeviceReport{
-			Device: h.Device.String(), Name: h.Device.Name, Totals: h.Total, Xids: h.Xids, Problem: h.Problem,
-		})
-	}
-}
-
 // chosen is what needs no advice, because gpurun searches for it or the user or the kernel
 // has chosen it.
 type chosen struct{ batchSize, workers bool }
-
-// diagnose adds the bottleneck and the recommendations that follow from the figures.
-func (r *Report) diagnose(cores int, python bool, c chosen) {
-	r.Bottleneck = r.bottleneck(cores, python)
-	r.Recommendations = r.advice(c)
-}
 
 const (
 	// adviceTime is how long a job must run before its figures mean anything.
@@ -71,52 +53,50 @@ const (
 	roomToFill = 90
 )
 
-// advice returns recommendations derived from the figures, most useful first.
-func (r *Report) advice(c chosen) []Recommendation {
-	list := r.memoryErrors()
+// advise adds recommendations derived from the figures, most useful first. Memory errors, after
+// which results may be wrong, are reported however short the job was.
+func (r *Report) advise(c chosen) {
+	add := func(setting, format string, args ...any) {
+		r.Recommendations = append(r.Recommendations, Recommendation{Text: fmt.Sprintf(format, args...), Setting: setting})
+	}
+	for _, d := range r.Devices {
+		if count := d.ECCUncorrected.Or(0); count > 0 {
+			add("", "%s had %d uncorrected memory errors (ECC) during the job: results it computed may be wrong; "+
+				"see nvidia-smi -q -d ECC,ROW_REMAPPER, reset the GPU (nvidia-smi -r) and run the job again without it", d.Device, count)
+		}
+	}
 	if r.Elapsed < adviceTime {
-		return list
+		return
 	}
 	for _, d := range r.Devices {
 		share := func(took time.Duration) float64 { return took.Seconds() / r.Elapsed.Seconds() }
 		if hot := share(max(d.Throttled-d.ForMemory, d.HeatSlowed)); hot > heldBack {
-			list = append(list, recommend("", "%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
-				d.Device, 100*hot, d.PeakTemperature))
+			add("", "%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
+				d.Device, 100*hot, d.PeakTemperature)
 		}
 		if full := share(d.ForMemory); full > heldBack {
-			list = append(list, recommend("", "%s was slowed for %.0f %% of the time because other processes used its memory: end them (nvidia-smi shows them), or compute on other GPUs",
-				d.Device, 100*full))
+			add("", "%s was slowed for %.0f %% of the time because other processes used its memory: end them (nvidia-smi shows them), or compute on other GPUs",
+				d.Device, 100*full)
 		}
 	}
 	if r.Bottleneck == nil {
-		return list
+		return
 	}
 	limit := r.Bottleneck.Kind
-	larger := !c.batchSize && (limit == OfGPU || limit == OfKernel) // batches cost the CPU the same however large
-	if memory, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.PeakMemory }); larger && known && memory > 0 && memory < lowMemory && !r.shrunk() {
+	larger := !c.batchSize && (limit == OfGPU || limit == OfKernel)                              // batches cost the CPU the same however large
+	shrunk := slices.ContainsFunc(r.Workers, func(w WorkerReport) bool { return w.Retries > 0 }) // a batch did not fit
+	if memory, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.PeakMemory }); larger && known && memory > 0 && memory < lowMemory && !shrunk {
 		// The model's share does not grow with the batch, so the next power of two
 		// fits. If it does not, batches shrink.
 		factor := 1 << int(math.Ceil(math.Log2(roomToFill/memory)))
 		size := r.BatchSize * min(factor, 4)
-		list = append(list, recommend(fmt.Sprintf("batch-size %d", size), "%.0f %% of memory used: try batches of %d", memory, size))
+		add(fmt.Sprintf("batch-size %d", size), "%.0f %% of memory used: try batches of %d", memory, size)
 	}
 	load, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.Utilization })
 	more := !c.workers && (limit == OfLock || limit == OfKernel)
 	if busy := r.busy(); more && known && load < lowLoad && busy > lowBusy {
-		list = append(list, recommend("workers-per-gpu auto", "the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try several workers per GPU", load, busy))
+		add("workers-per-gpu auto", "the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try several workers per GPU", load, busy)
 	}
-	return list
-}
-
-// memoryErrors warns of results that may be wrong, however short the job was.
-func (r *Report) memoryErrors() (list []Recommendation) {
-	for _, d := range r.Devices {
-		if count := d.ECCUncorrected.Or(0); count > 0 {
-			list = append(list, recommend("", "%s had %d uncorrected memory errors (ECC) during the job: results it computed may be wrong; "+
-				"see nvidia-smi -q -d ECC,ROW_REMAPPER, reset the GPU (nvidia-smi -r) and run the job again without it", d.Device, count))
-		}
-	}
-	return list
 }
 
 // highest returns the highest value of a figure. It is unknown unless every device
@@ -130,16 +110,6 @@ func (r *Report) highest(figure func(DeviceReport) gpu.Optional[float64]) (highe
 		highest = max(highest, value)
 	}
 	return highest, len(r.Devices) > 0
-}
-
-// shrunk reports whether a batch did not fit in a device's memory.
-func (r *Report) shrunk() bool {
-	for _, w := range r.Workers {
-		if w.Retries > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // busy returns the average share of time, in percent, during which kernels were

@@ -62,8 +62,10 @@ func TestAdvice(t *testing.T) {
 			if test.elapsed > 0 {
 				r.Elapsed = test.elapsed
 			}
-			r.takeHealth([]gpu.Health{test.health})
-			r.diagnose(8, false, test.chosen)
+			h := test.health
+			r.Devices = []DeviceReport{{Device: h.Device.String(), Name: h.Device.Name, Totals: h.Total, Xids: h.Xids, Problem: h.Problem}}
+			r.Bottleneck = r.bottleneck(8, false)
+			r.advise(test.chosen)
 			if len(r.Recommendations) != len(test.want) {
 				t.Fatalf("%q, want %q", r.Recommendations, test.want)
 			}

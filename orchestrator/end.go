@@ -69,7 +69,9 @@ func (j *job) report(done fleet.Report, answers int64) Report {
 	if done.Padded > 0 {
 		r.Padding = 1 - float64(done.Cost)/float64(done.Padded)
 	}
-	r.takeHealth(done.Health)
+	for _, h := range done.Health {
+		r.Devices = append(r.Devices, DeviceReport{Device: h.Device.String(), Name: h.Device.Name, Totals: h.Total, Xids: h.Xids, Problem: h.Problem})
+	}
 	if j.committer.unread { // the reader of the output has stopped reading
 		done.Tally = done.Appended
 	}
@@ -97,7 +99,8 @@ func (j *job) finish(err error) Report {
 			report.noteArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
 		}
 	}
-	report.diagnose(j.config.cores(), j.ready.kernel.Interpreter != "", chosen{
+	report.Bottleneck = report.bottleneck(j.config.cores(), j.ready.kernel.Interpreter != "")
+	report.advise(chosen{
 		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0 || j.plan.GrowBatch,
 		workers:   j.config.Devices.WorkersPerGPU == AutoWorkers || j.plan.Info.MaxWorkers == 1,
 	})

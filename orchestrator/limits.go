@@ -21,10 +21,6 @@ func checkOpenFiles(workers int) error {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur >= need {
 		return nil
 	}
-	noun := "workers"
-	if workers <= 1 {
-		noun = "worker"
-	}
-	return fault.OpenFiles.New("the open file limit is %d (ulimit -n), but a job with %d %s needs %d: raise the limit or use fewer workers",
-		limit.Cur, max(1, workers), noun, need)
+	return fault.OpenFiles.New("the open file limit is %d (ulimit -n), but a job with %s needs %d: raise the limit or use fewer workers",
+		limit.Cur, counted(max(1, workers), "worker", "workers"), need)
 }

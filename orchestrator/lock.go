@@ -73,7 +73,11 @@ func takeLock(ctx context.Context, path string, notice func(text string)) (*fold
 		}
 		return nil, fault.JobRunning.New("lock job folder: %w", err)
 	}
-	l := newLock(file)
+	host, _ := os.Hostname()
+	l := &folderLock{
+		file: file, holder: lockHolder{Host: host, Boot: bootID(), PID: os.Getpid(), Nonce: randomName()},
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
 	observed := !holder.isDead(file)
 	if observed {
 		if err := awaitDeath(ctx, path, holder, notice); err != nil {
@@ -94,30 +98,14 @@ func takeLock(ctx context.Context, path string, notice func(text string)) (*fold
 	return l, nil
 }
 
-func newLock(file *os.File) *folderLock {
-	host, _ := os.Hostname()
-	return &folderLock{
-		file:   file,
-		holder: lockHolder{Host: host, Boot: bootID(), PID: os.Getpid(), Nonce: randomName()},
-		stop:   make(chan struct{}), done: make(chan struct{}),
-	}
-}
-
 func inUse(holder lockHolder) error {
 	return fault.JobRunning.New("another gpurun process is already running this job (%s); wait for it, or name another output", holder)
 }
 
-// isDead reports whether a holder whose lock we acquired has ended.
+// isDead reports whether a holder whose lock we acquired has ended: it released the lock, or we
+// would see its lock.
 func (h lockHolder) isDead(file *os.File) bool {
-	if h.Host == "" { // it released the lock
-		return true
-	}
-	return carriesLocks(file) || h.sharesKernel()
-}
-
-// sharesKernel reports whether we see the holder's locks on any file system.
-func (h lockHolder) sharesKernel() bool {
-	return h.Boot != "" && h.Boot == bootID()
+	return h.Host == "" || carriesLocks(file) || h.Boot != "" && h.Boot == bootID()
 }
 
 // awaitDeath returns nil once a holder on another host has shown no heartbeat for long

@@ -143,7 +143,7 @@ func TestLockTakenTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	first, second := newLock(file), newLock(file)
+	first, second := &folderLock{file: file, holder: lockHolder{Nonce: "first"}}, &folderLock{file: file, holder: lockHolder{Nonce: "second"}}
 	first.note("")
 	second.note("")
 	if err := first.confirm(t.Context(), path); fault.KindOf(err) != fault.Conflict {

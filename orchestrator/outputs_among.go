@@ -1,7 +1,7 @@
 package orchestrator
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,14 +78,11 @@ func (j *jobFiles) outputsIn(dir string) map[string]bool {
 // noteErrors notes the errors file of a job, if it is in the same folder. It reports whether
 // the folder is a job's.
 func (j *jobFiles) noteErrors(folder, dir string, names map[string]bool) bool {
-	data, err := os.ReadFile(filepath.Join(folder, manifestFile))
-	var job struct {
-		Spec struct{ Output struct{ Path, Errors string } }
+	m, err := readManifest(filepath.Join(folder, manifestFile))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
 	}
-	if err != nil || json.Unmarshal(data, &job) != nil || job.Spec.Output.Path == "" {
-		return false
-	}
-	if path := job.Spec.Output.Errors; path != "" && filepath.Dir(path) == dir {
+	if path := m.Spec.Output.Errors; path != "" && filepath.Dir(path) == dir {
 		names[filepath.Base(path)] = true
 	}
 	return true

@@ -106,23 +106,18 @@ func stateNote(ctx context.Context, c *order) []string {
 		return nil
 	}
 	if status.State == Interrupted {
-		return []string{"an earlier run was interrupted: the job resumes where it stopped" + reachedNote(status.Report)}
+		text, done := "an earlier run was interrupted: the job resumes where it stopped", status.Report.In-status.Report.Pending
+		if answers := status.Report.Answers; answers > 0 {
+			text += fmt.Sprintf(" (%d records done, answers of %d more logged)", done, answers)
+		} else if done > 0 {
+			text += fmt.Sprintf(" (%d records done)", done)
+		}
+		return []string{text}
 	}
 	if _, done := isFinished(ctx, c, &folder{path: status.Folder}); done && status.State == Done {
 		return []string{"the job is already finished: nothing will be computed"}
 	}
 	return nil
-}
-
-// reachedNote says how far an interrupted job is.
-func reachedNote(r Report) string {
-	switch done := r.In - r.Pending; {
-	case r.Answers > 0:
-		return fmt.Sprintf(" (%d records done, answers of %d more logged)", done, r.Answers)
-	case done > 0:
-		return fmt.Sprintf(" (%d records done)", done)
-	}
-	return ""
 }
 
 // note adds lines for the user.

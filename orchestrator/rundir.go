@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"time"
 
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -27,7 +26,6 @@ func makeRunDir(note func(string)) (path, short string, err error) {
 			parent, len(parent), maxTempPath, shortTemp)
 		parent = shortTemp
 	}
-	removeOldRunDirs(parent)
 	path = filepath.Join(parent, runDirPrefix+randomName()[:10])
 	note(path)
 	switch err = os.Mkdir(path, 0o700); {
@@ -41,23 +39,6 @@ func makeRunDir(note func(string)) (path, short string, err error) {
 
 // runDirName matches the names of socket folders: see makeRunDir.
 var runDirName = regexp.MustCompile(`^` + runDirPrefix + `[0-9a-f]{10}$`)
-
-// oldRunDir is the age from which an empty socket folder is taken for that of a killed process.
-const oldRunDir = time.Hour
-
-// removeOldRunDirs removes the empty socket folders that killed processes have left. One whose
-// owner still lives is made again when it is needed.
-func removeOldRunDirs(parent string) {
-	entries, _ := os.ReadDir(parent)
-	for _, entry := range entries {
-		if !entry.IsDir() || !runDirName.MatchString(entry.Name()) {
-			continue
-		}
-		if info, err := entry.Info(); err == nil && files.IsOwn(info) && time.Since(info.ModTime()) > oldRunDir {
-			_ = os.Remove(filepath.Join(parent, entry.Name())) // fails unless it is empty
-		}
-	}
-}
 
 // removeRunDir removes the folder that a killed holder left behind. It validates the
 // path first, since that comes from a file.

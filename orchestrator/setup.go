@@ -21,7 +21,7 @@ import (
 // setup returns the settings that all workers of the job share.
 func (p *prepared) setup() wire.Setup {
 	c, plan := p.config, p.plan
-	setup := wire.Setup{
+	return wire.Setup{
 		Proven: p.proven(), Programs: p.programs,
 		Kernel: c.Kernel.Name, KernelConfig: c.Kernel.Config, ExecMode: c.Kernel.ExecMode, ExecID: c.Kernel.ExecID,
 		Python: wire.Python{Interpreter: c.Kernel.Python, IOWorkers: c.Kernel.IOWorkers, NaN: c.Kernel.NaN},
@@ -36,16 +36,8 @@ func (p *prepared) setup() wire.Setup {
 			NaNFails: c.Kernel.NaN == NaNError, AutoBatch: c.Batching.Auto, GrowBatch: plan.GrowBatch,
 			Columns: p.columns,
 		},
-		Fetch: wire.Fetch{
-			Root: c.Fetch.Root, MaxBytes: c.Fetch.MaxBytes, Concurrency: c.Fetch.Concurrency, PerHost: c.Fetch.PerHost,
-			Timeout: c.Fetch.Timeout, Retries: c.Fetch.Retries, AllowPrivate: c.Fetch.AllowPrivate,
-		},
-		Layout: p.layout.Get(),
+		Fetch: c.Fetch, Layout: p.layout.Get(),
 	}
-	for _, m := range c.Fetch.Members {
-		setup.Fetch.Members = append(setup.Fetch.Members, wire.FetchMember(m))
-	}
-	return setup
 }
 
 // process is what all worker processes of the job have in common.

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -105,8 +106,9 @@ func startStream(ctx context.Context, config Config, records iter.Seq2[Record, e
 	results, writer := io.Pipe()
 	abort := make(chan struct{})
 	s := &stream{
-		feed: newFeed(), results: results, frames: newFrames(results, config.Input.Offset),
-		quit: sync.OnceFunc(func() { close(abort) }), ended: make(chan struct{}),
+		feed: &feed{lines: make(chan []byte, feedRecords), closed: make(chan struct{})}, results: results,
+		frames: &frames{in: bufio.NewReaderSize(results, 256<<10), index: config.Input.Offset},
+		quit:   sync.OnceFunc(func() { close(abort) }), ended: make(chan struct{}),
 	}
 	report := config.Display.OnEvent
 	config.Display.OnEvent = func(event Event) {

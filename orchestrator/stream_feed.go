@@ -19,10 +19,6 @@ type feed struct {
 	err    atomic.Pointer[error] // of the sequence
 }
 
-func newFeed() *feed {
-	return &feed{lines: make(chan []byte, feedRecords), closed: make(chan struct{})}
-}
-
 // fill reads the sequence to its end or its first error.
 func (f *feed) fill(records iter.Seq2[Record, error]) {
 	defer close(f.lines)

@@ -16,10 +16,6 @@ type frames struct {
 	index int64
 }
 
-func newFrames(in io.Reader, first int64) *frames {
-	return &frames{in: bufio.NewReaderSize(in, 256<<10), index: first}
-}
-
 // next returns the next result, io.EOF after the last. Its memory is its own.
 func (f *frames) next() (Result, error) {
 	size, more, failed, err := commit.NextFrame(f.in)
@@ -33,7 +29,10 @@ func (f *frames) next() (Result, error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil || !failed {
-		r.Records = splitLines(data)
+		for line := range bytes.Lines(data) { // they share their memory
+			line = bytes.TrimSuffix(line, []byte("\n"))
+			r.Records = append(r.Records, Record(line[:len(line):len(line)]))
+		}
 		return r, err
 	}
 	if r.Failed = data[size:]; string(r.Failed) == notBlank {
@@ -43,13 +42,4 @@ func (f *frames) next() (Result, error) {
 		r.Failure.Message = "the record is empty"
 	}
 	return r, err
-}
-
-// splitLines splits lines into records that share their memory.
-func splitLines(lines []byte) (records []Record) {
-	for line := range bytes.Lines(lines) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		records = append(records, Record(line[:len(line):len(line)]))
-	}
-	return records
 }

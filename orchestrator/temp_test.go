@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/spec"
@@ -52,23 +51,3 @@ func TestUnwritableStateFolder(t *testing.T) {
 }
 
 // Folders that killed processes have left are removed, if they are empty and old.
-func TestOldRunDirs(t *testing.T) {
-	parent := t.TempDir()
-	past := time.Now().Add(-2 * oldRunDir)
-	for name, gone := range map[string]bool{"gpurun-0123456789": true, "gpurun-aaaaaaaaaa": false, "gpurun-bbbbbbbbbb": false, "gpurun-mine": false} {
-		path := filepath.Join(parent, name)
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if name == "gpurun-aaaaaaaaaa" { // in use
-			_ = os.WriteFile(filepath.Join(path, "socket"), nil, 0o600)
-		}
-		if name != "gpurun-bbbbbbbbbb" { // new
-			_ = os.Chtimes(path, past, past)
-		}
-		removeOldRunDirs(parent)
-		if _, err := os.Stat(path); os.IsNotExist(err) != gone {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}

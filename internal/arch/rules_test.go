@@ -84,7 +84,7 @@ var layers = []layer{
 		{"orchestrator/process", "a worker process as the orchestrator sees it: starting it under a guard, talking to it, ending it, its last words; keeping it for the next job",
 			[]string{"internal/fault", "internal/files", "internal/proc", "internal/wire"}, "a process and messages: it knows no chunks and no devices"},
 		{"orchestrator/spec", "what a job is: everything that its settings, rows of one table (`settings.go`), and the names of its files decide, once",
-			[]string{"chunk", "chunk/columns", "chunk/commit", "chunk/encode", "chunk/input", "chunk/input/decode", "chunk/parquet", "gpu", "internal/fault", "internal/files", "internal/nearest"}, "it decides from settings and names; it opens no input and asks no kernel"},
+			[]string{"chunk", "chunk/columns", "chunk/commit", "chunk/encode", "chunk/input", "chunk/input/decode", "chunk/parquet", "gpu", "internal/fault", "internal/files", "internal/nearest", "internal/wire"}, "it decides from settings and names; it opens no input and asks no kernel"},
 		{"orchestrator/source", "the files and streams of a job's input: found, compared, counted, read as sections, watched for changes",
 			[]string{"chunk", "chunk/input", "chunk/input/decode", "chunk/input/expand", "chunk/input/format", "chunk/record", "internal/fault", "internal/filesum"}, "it knows neither settings nor the job folder"},
 		{"orchestrator/retry", "the files of a retry in the job folder: failed records to compute again, and new results until they replace the old ones",

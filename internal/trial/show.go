@@ -2,7 +2,6 @@ package trial
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,10 +24,6 @@ type sideBySide struct {
 
 // plainWidth is the width of the table where there is no terminal.
 const plainWidth = 100
-
-func newSideBySide(out io.Writer, width int, color bool) *sideBySide {
-	return &sideBySide{out: out, width: cmp.Or(width, plainWidth), color: color}
-}
 
 // change is how a member of the output differs from the input.
 type change struct {

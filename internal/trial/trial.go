@@ -3,11 +3,13 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -46,7 +48,7 @@ type Trial struct {
 
 // Run opens the kernel, computes the records of a sample and shows the results.
 func (t *Trial) Run(ctx context.Context, s Sample) error {
-	t.view, t.fetched = newSideBySide(t.Out, t.Width, t.Color), s.fetched
+	t.view, t.fetched = &sideBySide{out: t.Out, width: cmp.Or(t.Width, plainWidth), color: t.Color}, s.fetched
 	defer restoreTerminal()()
 	defer proc.KillChildren() // processes that the kernel left behind
 	err := t.open(ctx)
@@ -111,15 +113,10 @@ func startInTerminal(ctx context.Context, named plugins.Named, env []string, dir
 
 // compute computes the records in batches and shows the results.
 func (t *Trial) compute(ctx context.Context, records []sampleRecord) error {
-	for len(records) > 0 {
-		n := len(records)
-		if t.size > 0 {
-			n = min(n, t.size)
-		}
-		if err := t.batch(ctx, records[:n]); err != nil {
+	for batch := range slices.Chunk(records, cmp.Or(t.size, len(records))) {
+		if err := t.batch(ctx, batch); err != nil {
 			return err
 		}
-		records = records[n:]
 	}
 	switch {
 	case t.raised > 0 && t.view.shown == t.raised:
@@ -130,17 +127,20 @@ func (t *Trial) compute(ctx context.Context, records []sampleRecord) error {
 	return nil
 }
 
-// batch computes one batch. If it fails, its records are tried one by one.
+// batch computes one batch. If it fails, its records are tried one by one. A line that is not JSON
+// never reaches a kernel.
 func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
-	var valid []sampleRecord
 	var lines [][]byte
 	for _, record := range records {
-		if record.invalid == "" {
-			valid, lines = append(valid, record), append(lines, record.line)
+		lines = append(lines, record.line)
+		switch {
+		case record.invalid == "":
+		case len(records) > 1:
+			return t.apart(ctx, records)
+		default:
+			t.fail(record, record.invalid)
+			return nil
 		}
-	}
-	if len(valid) < len(records) {
-		return t.apart(ctx, records)
 	}
 	results, err := plugins.Call(ctx, t.opened, t.fetched.batchOf(lines))
 	switch kind := fault.KindOf(err); {
@@ -157,15 +157,13 @@ func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
 	default:
 		fmt.Fprintln(os.Stderr, t.Message(err))
 		t.raised++
-		t.failed++
-		t.view.failed(records[0], err.Error())
+		t.fail(records[0], err.Error())
 		return nil
 	}
 	for i, record := range records {
 		lines, err := plugins.ResultLines(record.line, results, i)
 		if err != nil {
-			t.failed++
-			t.view.failed(record, err.Error())
+			t.fail(record, err.Error())
 			continue
 		}
 		t.view.computed(record, lines)
@@ -173,19 +171,20 @@ func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
 	return nil
 }
 
-// apart computes records one by one. A line that is not JSON never reaches a kernel.
+// apart computes records one by one.
 func (t *Trial) apart(ctx context.Context, records []sampleRecord) error {
 	for _, record := range records {
-		if record.invalid != "" {
-			t.failed++
-			t.view.failed(record, record.invalid)
-			continue
-		}
 		if err := t.batch(ctx, []sampleRecord{record}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fail counts and shows a failed record.
+func (t *Trial) fail(record sampleRecord, message string) {
+	t.failed++
+	t.view.failed(record, message)
 }
 
 // close closes the kernel, if it was started.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -107,24 +109,49 @@ type Records struct {
 	Columns *columns.Spec `json:"columns,omitempty"`
 }
 
-// Fetch configures the files that the worker fetches for records; see fetch.Options. It
-// fetches none without members.
+// Fetch is which files workers fetch for the records, ahead of the kernel; by default
+// none. docs/fetch.md describes what a record may name, and what is refused.
 type Fetch struct {
-	Members      []FetchMember `json:"members,omitempty"`
-	Root         string        `json:"root,omitempty"`
-	MaxBytes     int64         `json:"max_bytes,omitempty"`
-	Concurrency  int           `json:"concurrency,omitempty"`
-	PerHost      int           `json:"per_host,omitempty"`
-	Timeout      time.Duration `json:"timeout,omitempty"`
-	Retries      int           `json:"retries,omitempty"` // negative for none
-	AllowPrivate bool          `json:"allow_private,omitempty"`
+	// Members are the members that name files, and the names under which the kernel gets
+	// those files.
+	Members []FetchMember `json:"members,omitempty"`
+	// Root is the folder that paths in records are relative to and must not leave; default
+	// the folder of the input files, or Dir for a stream. If the inputs are in different
+	// folders, there is none, and paths fail their records.
+	Root string `json:"root,omitempty"`
+	// MaxBytes is the most that a file may have; default 64 MiB. A larger one fails its
+	// record.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
+	// Concurrency is how many files each worker fetches at a time, default 64; PerHost is
+	// how many of them from one host, default 32.
+	Concurrency int `json:"concurrency,omitempty"`
+	PerHost     int `json:"per_host,omitempty"`
+	// Timeout is how long a file may take, with retries; default 1m.
+	Timeout time.Duration `json:"timeout,omitzero"`
+	// Retries is how often a fetch is retried after a failure that may pass; default 4,
+	// negative for never.
+	Retries int `json:"retries,omitempty"`
+	// AllowPrivate permits URLs of addresses that are not public, and proxies. By default
+	// they are refused, because records could otherwise make a worker read what only its host
+	// can reach.
+	AllowPrivate bool `json:"allow_private,omitempty"`
 }
 
-// FetchMember is a member of the records, Field, that names a file, and the name under
-// which the kernel gets that file.
+// FetchMember is a member of the records, Field, that names a file. The kernel gets the
+// file as Name.
 type FetchMember struct {
 	Name  string `json:"name"`
 	Field string `json:"field"`
+}
+
+// Set parses NAME=FIELD.
+func (m *FetchMember) Set(text string) error {
+	name, field, found := strings.Cut(text, "=")
+	if !found || name == "" || field == "" {
+		return errors.New("must be NAME=FIELD, for example image=url")
+	}
+	m.Name, m.Field = name, field
+	return nil
 }
 
 // WindowBatches is how many batches of records a worker groups at a time, at most. With

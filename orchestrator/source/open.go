@@ -208,7 +208,7 @@ func (s *Source) unchanged(i int) bool {
 	}
 	file := s.inputs.Files[i]
 	old, now := was[i], file.state()
-	return old.path == now.path && old.size == now.size && old.sum == now.sum && (old.sameTimes(now) || !file.isPlain())
+	return old.Path == now.Path && old.Size == now.Size && old.Sum == now.Sum && (old.sameTimes(now) || !file.isPlain())
 }
 
 // Small files are read in bundles: their records share chunks and thereby batches, and a

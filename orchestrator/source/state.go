@@ -1,12 +1,10 @@
 package source
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -15,57 +13,31 @@ import (
 	"github.com/gpurun/gpurun/internal/filesum"
 )
 
-// State is what a fingerprint records of an input file. Its JSON form is one text, so that
-// 10,000 of them stay readable: size, times of its modification and of its last change of any
-// kind in nanoseconds since 1970, checksum, path; of a stream, only its name is known.
+// State is what a fingerprint records of an input file; of a stream, only its name is known.
 type State struct {
-	path              string
-	size              int64 // -1 for a stream
-	modified, changed int64
-	sum               chunk.CRC
+	Path string `json:"path"`
+	Size int64  `json:"size"` // -1 for a stream
+	// Modified and Changed are when it was modified, and changed in any way, in nanoseconds since
+	// 1970. Sum is the checksum of samples of its content.
+	Modified int64     `json:"modified,omitempty"`
+	Changed  int64     `json:"changed,omitempty"`
+	Sum      chunk.CRC `json:"sum,omitempty"`
 	// content is how its bytes differ from what was read; set only in comparisons.
 	content string
-}
-
-// MarshalText writes the text.
-func (s State) MarshalText() ([]byte, error) {
-	if s.size < 0 {
-		return fmt.Appendf(nil, "- - - - %s", s.path), nil
-	}
-	return fmt.Appendf(nil, "%d %d %d %s %s", s.size, s.modified, s.changed, s.sum, s.path), nil
-}
-
-// UnmarshalText reads it.
-func (s *State) UnmarshalText(text []byte) error {
-	fields := bytes.SplitN(text, []byte(" "), 5)
-	if len(fields) != 5 {
-		return fmt.Errorf("%q does not describe an input", text)
-	}
-	*s = State{path: string(fields[4]), size: -1}
-	if string(fields[0]) == "-" {
-		return nil
-	}
-	for i, number := range []*int64{&s.size, &s.modified, &s.changed} {
-		var err error
-		if *number, err = strconv.ParseInt(string(fields[i]), 10, 64); err != nil {
-			return err
-		}
-	}
-	return s.sum.UnmarshalText(fields[3])
 }
 
 // state returns what the fingerprint records of a file.
 func (f File) state() State {
 	if f.Path == "" {
-		return State{path: f.Name, size: -1}
+		return State{Path: f.Name, Size: -1}
 	}
 	sum := f.sum
 	for _, m := range f.members { // the same file under another name may have others
 		sum ^= chunk.Checksum(append([]byte(m.Name+"="), m.Value...))
 	}
-	s := State{path: f.Path, size: f.info.Size(), modified: f.info.ModTime().UnixNano(), sum: sum}
+	s := State{Path: f.Path, Size: f.info.Size(), Modified: f.info.ModTime().UnixNano(), Sum: sum}
 	if changed := filesum.ChangeTime(f.info); !changed.IsZero() {
-		s.changed = changed.UnixNano()
+		s.Changed = changed.UnixNano()
 	}
 	return s
 }
@@ -73,7 +45,7 @@ func (f File) state() State {
 // sameTimes reports whether neither time differs. Hosts that share a file may see different
 // times of its last change, so a state that is compared between them has none.
 func (s State) sameTimes(t State) bool {
-	return s.modified == t.modified && (s.changed == t.changed || s.changed == 0 || t.changed == 0)
+	return s.Modified == t.Modified && (s.Changed == t.Changed || s.Changed == 0 || t.Changed == 0)
 }
 
 // States returns those of all files; none for a single stream, about which nothing is known.
@@ -90,7 +62,7 @@ func (i *Inputs) States() (states []State) {
 // WithoutChangeTimes returns states to compare between hosts.
 func WithoutChangeTimes(states []State) []State {
 	for i := range states {
-		states[i].changed = 0
+		states[i].Changed = 0
 	}
 	return states
 }
@@ -109,19 +81,19 @@ func AsBefore(now, was []State, sums *input.Sums, log *input.Log, done int64) (a
 		as[i] = file
 		old := was[i]
 		switch {
-		case file.path != old.path:
+		case file.Path != old.Path:
 		case log.MayChange(i):
 			as[i] = old
-		case file.size != old.size:
+		case file.Size != old.Size:
 		case !file.sameTimes(old) && sums != nil:
-			if err := sums.CheckAll(file.path); errors.Is(err, input.ErrOtherBytes) {
+			if err := sums.CheckAll(file.Path); errors.Is(err, input.ErrOtherBytes) {
 				as[i].content = err.Error()
 				continue
 			} else if err != nil {
 				return now, false, fault.InputUnreadable.New("compare input: %w", err)
 			}
 			as[i], touched = old, true
-		case file.sum == old.sum && (file.sameTimes(old) || log.Covers(done)):
+		case file.Sum == old.Sum && (file.sameTimes(old) || log.Covers(done)):
 			touched = touched || !file.sameTimes(old)
 			as[i] = old
 		}
@@ -137,22 +109,22 @@ func Differences(was, now []State) []string {
 	for i := range was {
 		a, b := was[i], now[i]
 		switch {
-		case a.path != b.path:
-			return []string{fmt.Sprintf("input file %d was %s and is now %s", i+1, a.path, b.path)}
-		case a.size != b.size:
-			return []string{fmt.Sprintf("the size of the input %s was %d and is now %d", a.path, a.size, b.size)}
+		case a.Path != b.Path:
+			return []string{fmt.Sprintf("input file %d was %s and is now %s", i+1, a.Path, b.Path)}
+		case a.Size != b.Size:
+			return []string{fmt.Sprintf("the size of the input %s was %d and is now %d", a.Path, a.Size, b.Size)}
 		case b.content != "":
-			return []string{fmt.Sprintf("the input %s has %s", a.path, b.content)}
-		case a.sum != b.sum:
-			return []string{fmt.Sprintf("the content of the input %s has changed", a.path)}
+			return []string{fmt.Sprintf("the input %s has %s", a.Path, b.content)}
+		case a.Sum != b.Sum:
+			return []string{fmt.Sprintf("the content of the input %s has changed", a.Path)}
 		case !a.sameTimes(b):
-			return []string{fmt.Sprintf("the input %s was modified at %s and now at %s", a.path, when(a), when(b))}
+			return []string{fmt.Sprintf("the input %s was modified at %s and now at %s", a.Path, when(a), when(b))}
 		}
 	}
 	return nil
 }
 
-func when(s State) string { return time.Unix(0, s.modified).UTC().Format(time.RFC3339Nano) }
+func when(s State) string { return time.Unix(0, s.Modified).UTC().Format(time.RFC3339Nano) }
 
 // The samples of a file: its first and last bytes, and blocks in between.
 const (

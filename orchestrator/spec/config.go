@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 // Defaults that are more than a value in the table of settings.
@@ -167,40 +168,11 @@ type Kernel struct {
 	NaN string `json:"nan,omitempty"`
 }
 
-// Fetch is which files workers fetch for the records, ahead of the kernel; by default
-// none. docs/fetch.md describes what a record may name, and what is refused.
-type Fetch struct {
-	// Members are the members that name files, and the names under which the kernel gets
-	// those files.
-	Members []FetchMember `json:"members,omitempty"`
-	// Root is the folder that paths in records are relative to and must not leave; default
-	// the folder of the input files, or Dir for a stream. If the inputs are in different
-	// folders, there is none, and paths fail their records.
-	Root string `json:"root,omitempty"`
-	// MaxBytes is the most that a file may have; default 64 MiB. A larger one fails its
-	// record.
-	MaxBytes int64 `json:"max_bytes,omitempty"`
-	// Concurrency is how many files each worker fetches at a time, default 64; PerHost is
-	// how many of them from one host, default 32.
-	Concurrency int `json:"concurrency,omitempty"`
-	PerHost     int `json:"per_host,omitempty"`
-	// Timeout is how long a file may take, with retries; default 1m.
-	Timeout time.Duration `json:"timeout,omitzero"`
-	// Retries is how often a fetch is retried after a failure that may pass; default 4,
-	// negative for never.
-	Retries int `json:"retries,omitempty"`
-	// AllowPrivate permits URLs of addresses that are not public, and proxies. By default
-	// they are refused, because records could otherwise make a worker read what only its host
-	// can reach.
-	AllowPrivate bool `json:"allow_private,omitempty"`
-}
-
-// FetchMember is a member of the records, Field, that names a file. The kernel gets the
-// file as Name.
-type FetchMember struct {
-	Name  string `json:"name"`
-	Field string `json:"field"`
-}
+// Fetch is which files workers fetch for the records, ahead of the kernel; by default none.
+type (
+	Fetch       = wire.Fetch
+	FetchMember = wire.FetchMember
+)
 
 // Devices is where kernels run, and how GPUs are kept healthy.
 type Devices struct {

@@ -38,16 +38,6 @@ func (s *Stagger) Set(text string) error {
 	return nil
 }
 
-// Set parses NAME=FIELD.
-func (m *FetchMember) Set(text string) error {
-	name, field, found := strings.Cut(text, "=")
-	if !found || name == "" || field == "" {
-		return errors.New("must be NAME=FIELD, for example image=url")
-	}
-	m.Name, m.Field = name, field
-	return nil
-}
-
 // Set parses NAME=FILE.npy. The name of a column may contain the sign, too.
 func (a *OutputArray) Set(text string) error {
 	at := strings.LastIndex(text, "=")
