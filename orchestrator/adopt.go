@@ -68,7 +68,11 @@ func (f *folder) adopt(old *folder, config Config) error {
 	if err := copyTree(old.join(journalFile), aside, true); err != nil {
 		return err
 	}
-	if err := f.adoptManifest(old, config); err != nil {
+	m, err := readManifest(old.join(manifestFile))
+	if err != nil {
+		return err
+	}
+	if err := f.adoptManifest(m, config); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(old.path)
@@ -94,11 +98,7 @@ func (f *folder) adopt(old *folder, config Config) error {
 }
 
 // adoptManifest makes job.json of another job this one's.
-func (f *folder) adoptManifest(old *folder, config Config) error {
-	m, err := readManifest(old.join(manifestFile))
-	if err != nil {
-		return err
-	}
+func (f *folder) adoptManifest(m *manifest, config Config) error {
 	m.Spec = m.Spec.Writing(config.Output.Path, config.Output.Errors)
 	return f.save(*m)
 }
@@ -129,7 +129,7 @@ func (f *folder) adoptFinished(old *folder, from string, config Config) error {
 			return err
 		}
 	}
-	return f.adoptManifest(old, config)
+	return f.adoptManifest(m, config)
 }
 
 // copyTree copies a file, or the files of a folder. What the journal calls durable is synced. A

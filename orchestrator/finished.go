@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -130,8 +129,9 @@ func Verify(ctx context.Context, output string, report Report) error {
 		return fault.OutputMissing.New("the job's output is missing: %w", err)
 	}
 	err := spec.At(output).Compare(ctx, report.OutputBytes, report.OutputCRC32C)
-	if err == nil {
-		output, err = compareArrays(ctx, output, report)
+	for i := 0; err == nil && i < len(report.Arrays); i++ {
+		a := report.Arrays[i]
+		output, err = a.Path, spec.At(a.Path).Compare(ctx, a.Bytes, &a.CRC32C)
 	}
 	switch {
 	case err == nil:
@@ -140,22 +140,6 @@ func Verify(ctx context.Context, output string, report Report) error {
 		return byContext(ctx, fault.ReaderEnded.New("stopped while the output was read"))
 	}
 	return fault.OutputChanged.New("%s was changed since the job wrote it: %w", output, err)
-}
-
-// compareArrays reads the arrays of a finished job and returns the first that differs, and how.
-func compareArrays(ctx context.Context, output string, report Report) (string, error) {
-	for _, a := range report.Arrays {
-		sum, err := chunk.SumFile(ctx, a.Path)
-		switch {
-		case err != nil:
-			return a.Path, err
-		case sum.Bytes != a.Bytes:
-			return a.Path, fmt.Errorf("it has %d bytes instead of %d", sum.Bytes, a.Bytes)
-		case chunk.CRC(sum.CRC) != a.CRC32C:
-			return a.Path, fmt.Errorf("it has checksum %s instead of %s", chunk.CRC(sum.CRC), a.CRC32C)
-		}
-	}
-	return output, nil
 }
 
 // outputUnchanged reports whether the output of a finished job is unchanged. It is read only if

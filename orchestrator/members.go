@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -152,12 +153,12 @@ func (m *members) sampleFiles(ctx context.Context, each func(file string, s samp
 type sample struct {
 	members []string
 	records int
-	texts   map[string]amount // of the strings in a member
 	bytes   int
+	// text is the member to ask a model about: the one with the longest text
+	// of length bytes.
+	text   string
+	length int
 }
-
-// amount is how much text there is.
-type amount struct{ words, bytes int }
 
 // add adds a line, unless the kernel never sees it. It reports whether the first lines of a file
 // go on.
@@ -172,20 +173,15 @@ func (s *sample) add(line record.Line) (more bool) {
 		return more
 	}
 	s.records++
-	for name, value := range members {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		if !slices.Contains(s.members, name) {
 			s.members = append(s.members, name)
 		}
 		var text string
-		if json.Unmarshal(value, &text) == nil {
-			if s.texts == nil {
-				s.texts = make(map[string]amount)
-			}
-			sum := s.texts[name]
-			s.texts[name] = amount{sum.words + len(strings.Fields(text)), sum.bytes + len(text)}
+		if json.Unmarshal(members[name], &text) == nil && len(text) > s.length && !strings.ContainsAny(name, unquoted) {
+			s.text, s.length = name, len(text)
 		}
 	}
-	slices.Sort(s.members)
 	return more
 }
 
@@ -200,7 +196,7 @@ func (s sample) lacks(name string) error {
 	case !s.misses(name):
 		return nil
 	case name == spec.CustomID:
-		return fault.NoRequests.New("%s no custom_id: the input is not a batch file", s.have("")).Set(s.likeliestText())
+		return fault.NoRequests.New("%s no custom_id: the input is not a batch file", s.have("")).Set(cmp.Or(s.text, "text"))
 	}
 	return fault.KernelUnsuited.New("%s no member %q, which the kernel needs; %s", s.have(""), name, s.instead(name)).Set("kernel-config")
 }
@@ -232,18 +228,5 @@ func (s sample) list() string {
 	return text
 }
 
-// likeliestText returns the member to ask a model about: the one with the most words. Where
-// words are not separated, the longest.
-func (s sample) likeliestText() string {
-	best := ""
-	for _, name := range s.members {
-		a, b := s.texts[name], s.texts[best]
-		if strings.ContainsAny(name, "{}. \t\n\"'\\") { // a template cannot name it, or a shell quotes it otherwise
-			continue
-		}
-		if best == "" || cmp.Or(cmp.Compare(a.words, b.words), cmp.Compare(a.bytes, b.bytes)) > 0 {
-			best = name
-		}
-	}
-	return cmp.Or(best, "text")
-}
+// unquoted are characters in a name that a template cannot contain, or a shell quotes otherwise.
+const unquoted = "{}. \t\n\"'\\"

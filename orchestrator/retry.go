@@ -1,9 +1,9 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -25,17 +25,11 @@ import (
 //
 // Records that came in with an _error are not the job's failures and stay.
 func Retry(ctx context.Context, config Config) (Report, error) {
-	path, err := spec.Job(config.Output.Path, config.Resume.WorkDir)
-	if err != nil {
+	found, err := findJob(config.Output.Path, config.Resume.WorkDir)
+	if err := cmp.Or(err, checkOpenFiles(1)); err != nil {
 		return Report{}, err
 	}
-	if err := checkOpenFiles(1); err != nil {
-		return Report{}, err
-	}
-	if _, err := os.Stat(filepath.Join(path, manifestFile)); err != nil {
-		return Report{}, noJob(config.Output.Path, path)
-	}
-	f, err := lockFolder(ctx, path, config.Output.Path, (&emitter{to: config.Display.OnEvent}).notice)
+	f, err := lockFolder(ctx, found.path, config.Output.Path, (&emitter{to: config.Display.OnEvent}).notice)
 	if err != nil {
 		return Report{}, err
 	}

@@ -1,7 +1,6 @@
 package orchestrator
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,21 +38,26 @@ type sources struct {
 // on it, and a resume does not compare it.
 
 // check records the files that a worker has loaded, and drops those that kernels write. results:
-// the worker has results, too.
+// the worker has results, too. A file that has changed since the job first loaded it stops the
+// job, and results that depend on it must not be committed: the caller then gets a fault.
 func (s *sources) check(list []wire.Source, results bool) *fault.Error {
-	return cmp.Or(s.noteWritten(results), s.note(list))
-}
-
-// noteWritten drops data that has changed since the kernel started. results reports that the
-// first results are about to be committed: from then on, a change is the user's.
-func (s *sources) noteWritten(results bool) *fault.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	dropped := s.dropWritten(results)
+	added, e := s.add(list)
+	if e != nil || !dropped && !added {
+		return e
+	}
+	return fault.As(s.folder.save(s.job))
+}
+
+// dropWritten drops data that has changed since the kernel started. results reports that the
+// first results are about to be committed: from then on, a change is the user's.
+func (s *sources) dropWritten(results bool) (dropped bool) {
 	if s.begun {
-		return nil
+		return false
 	}
 	s.begun = results
-	dropped := false
 	for _, was := range s.programs {
 		file := s.job.Kernel.file(was.Path)
 		if file == nil || !slices.Contains(s.data, was.Path) || filesum.State(was.Path) == was.State {
@@ -63,13 +67,10 @@ func (s *sources) noteWritten(results bool) *fault.Error {
 			continue
 		}
 		s.job.Kernel.Files = slices.DeleteFunc(s.job.Kernel.Files, func(f filePrint) bool { return f.Path == was.Path })
-		s.config.emit(Notice{Text: fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path)})
+		s.config.notice(fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path))
 		dropped = true
 	}
-	if !dropped {
-		return nil
-	}
-	return fault.As(s.folder.save(s.job))
+	return dropped
 }
 
 // dropNew drops data that the same kernel did not have when the job began.
@@ -79,16 +80,8 @@ func (k *kernelPrint) dropNew(old kernelPrint, data []string) {
 	})
 }
 
-// note records the files that a worker reports. A file that has changed since
-// the job first loaded it stops the job, and results that depend on it must not be
-// committed: the caller then gets a fault.
-func (s *sources) note(list []wire.Source) *fault.Error {
-	if len(list) == 0 {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	added := false
+// add records the files that a worker reports.
+func (s *sources) add(list []wire.Source) (added bool, e *fault.Error) {
 	for _, source := range list {
 		file := s.job.Kernel.file(source.Path)
 		switch {
@@ -97,7 +90,7 @@ func (s *sources) note(list []wire.Source) *fault.Error {
 			added = true
 		case file == nil || file.Sum == source.Sum:
 		case !slices.Contains(s.config.Resume.AcceptChanges, "kernel"):
-			return s.mixed(source)
+			return false, s.mixed(source)
 		default:
 			s.config.emit(Notice{Text: fmt.Sprintf("%s changed while the job was running: the results come from both versions", source.Path), Value: "accept-changes"})
 			if source.Sum != "" {
@@ -105,10 +98,7 @@ func (s *sources) note(list []wire.Source) *fault.Error {
 			}
 		}
 	}
-	if !added {
-		return nil
-	}
-	return fault.As(s.folder.save(s.job))
+	return added, nil
 }
 
 // file returns what is known about a file of the kernel, or nil if it has not been

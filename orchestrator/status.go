@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -45,22 +44,18 @@ type Status struct {
 // Inspect returns the status of the job that writes, or wrote, this output. It changes
 // nothing.
 func Inspect(output, workDir string) (Status, error) {
-	path, err := spec.Job(output, workDir)
+	f, err := findJob(output, workDir)
 	if err != nil {
 		return Status{}, err
 	}
-	f := &folder{path: path}
 	m, err := readManifest(f.join(manifestFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return Status{}, noJob(output, path)
-	}
 	if err != nil {
 		return Status{}, fault.FolderDamaged.Wrap(err)
 	}
 	if err := f.checkOwner(output); err != nil {
 		return Status{}, err
 	}
-	s := Status{Folder: path, First: m.Spec.Input.Offset}
+	s := Status{Folder: f.path, First: m.Spec.Input.Offset}
 	held, holder := lockHeld(f.join("lock"))
 	if held {
 		s.Holder = holder.String()
@@ -84,14 +79,21 @@ func Inspect(output, workDir string) (Status, error) {
 			s.Report.Errors = now
 		}
 	}
-	s.Report.Output, s.Report.Folder = output, path // as seen from here
+	s.Report.Output, s.Report.Folder = output, f.path // as seen from here
 	return s, err
 }
 
-// noJob is the fault for an output without a known job.
-func noJob(output, folder string) error {
-	return fault.NoJob.New("no job found for %s: %s does not exist",
-		output, filepath.Join(folder, manifestFile))
+// findJob returns the folder of the job that writes, or wrote, this output.
+func findJob(output, workDir string) (*folder, error) {
+	path, err := spec.Job(output, workDir)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{path: path}
+	if _, err := os.Stat(f.join(manifestFile)); err != nil {
+		return nil, fault.NoJob.New("no job found for %s: %s does not exist", output, f.join(manifestFile))
+	}
+	return f, nil
 }
 
 func readReport(path string) (Report, error) {

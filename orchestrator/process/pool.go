@@ -15,8 +15,8 @@ import (
 type Pool struct {
 	mu     sync.Mutex
 	idle   map[string][]*Kept
-	infos  map[string]wire.Ready
-	dir    string // for sockets
+	infos  sync.Map // how kernels described themselves: asking one takes a process
+	dir    string   // for sockets
 	starts int
 }
 
@@ -40,33 +40,6 @@ func (p *Pool) SocketDir(makeDir func() (string, error)) (string, error) {
 	p.starts++
 	dir := filepath.Join(p.dir, fmt.Sprintf("w%d", p.starts))
 	return dir, os.MkdirAll(dir, 0o700)
-}
-
-// described returns how a kernel described itself to an earlier job, nil if it has not:
-// asking it takes a process.
-func (p *Pool) described(key string) *wire.Ready {
-	if p == nil {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if ready, known := p.infos[key]; known {
-		return &ready
-	}
-	return nil
-}
-
-// describe keeps how a kernel has described itself.
-func (p *Pool) describe(key string, ready wire.Ready) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.infos == nil {
-		p.infos = make(map[string]wire.Ready)
-	}
-	p.infos[key] = ready
 }
 
 // Take returns a worker that is still alive, nil if there is none, for the next job.

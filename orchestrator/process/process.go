@@ -319,16 +319,18 @@ func (o Options) Start(name string, change func(*wire.Setup)) (*Worker, error) {
 // Describe asks the kernel to describe itself, unless an earlier job with the pool has.
 func (o Options) Describe(ctx context.Context, pool *Pool) (wire.Ready, error) {
 	key := Key(o.Setup(), nil)
-	if known := pool.described(key); known != nil {
-		return *known, nil
+	if pool != nil {
+		if known, ok := pool.infos.Load(key); ok {
+			return known.(wire.Ready), nil
+		}
 	}
 	ready, err := o.ask(ctx, "plan")
 	switch fault.KindOf(err) {
 	case fault.Worker, fault.Crash: // possibly by chance; the kernel reports its own failures
 		ready, err = o.ask(ctx, "plan-again")
 	}
-	if err == nil {
-		pool.describe(key, ready)
+	if err == nil && pool != nil {
+		pool.infos.Store(key, ready)
 	}
 	return ready, err
 }

@@ -127,14 +127,16 @@ func (t Target) Compare(ctx context.Context, bytes int64, crc *chunk.CRC) error 
 		}
 		return err
 	}
-	if size := t.Bytes(); size != bytes {
-		return fmt.Errorf("it has %d bytes instead of %d", size, bytes)
-	}
 	sum, err := chunk.SumFile(ctx, t.Name)
-	if is := chunk.CRC(sum.CRC); err == nil && (crc == nil || is != *crc) {
-		err = fmt.Errorf("it has checksum %s instead of %v", is, crc)
+	switch is := chunk.CRC(sum.CRC); {
+	case err != nil:
+		return err
+	case sum.Bytes != bytes:
+		return fmt.Errorf("it has %d bytes instead of %d", sum.Bytes, bytes)
+	case crc == nil || is != *crc:
+		return fmt.Errorf("it has checksum %s instead of %v", is, crc)
 	}
-	return err
+	return nil
 }
 
 // Parts returns the manifest of a folder of parts that a retry may replace; nil for a file.
