@@ -27,7 +27,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		err = cmp.Or(j.source.CheckAll(), err)
 	}
 	if err == nil {
-		err = j.outputChecked()
+		err = j.earlier.check.passed()
 	}
 	return err
 }

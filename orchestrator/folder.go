@@ -25,6 +25,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/fleet"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 	"github.com/gpurun/gpurun/orchestrator/spec"
+	"github.com/gpurun/gpurun/worker/early"
 )
 
 // folder is the job folder, where a job keeps its own files: see spec.Target.Folder.
@@ -143,6 +144,21 @@ func (f *folder) unfinished() (*manifest, error) {
 		return nil, nil // it stopped before its first record
 	}
 	return m, err
+}
+
+// loggedAnswers returns how many records have an answer that is logged but not committed: the
+// next run does not compute them again.
+func loggedAnswers(f *folder, state commit.State) int64 {
+	return early.Count(f.join(commit.PartsDir), func(number int64) bool { return state.Holds(number, 1) })
+}
+
+// readState returns what the journal of a job holds, which another process may be writing.
+func (f *folder) readState() (commit.State, error) {
+	entries, err := commit.ReadJournal(f.join(journalFile))
+	if err != nil {
+		return commit.State{}, err
+	}
+	return commit.Replay(entries)
 }
 
 func readManifest(path string) (*manifest, error) {

@@ -8,11 +8,13 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/source"
+	"github.com/gpurun/gpurun/worker/early"
 )
 
 const (
@@ -93,6 +95,39 @@ func (p *prepared) openSource(ctx context.Context, f *folder) (err error) {
 	}
 	p.source, err = o.inputs.Open(r)
 	return err
+}
+
+// sampleInput looks at the first input records, unless the layout of the table is known.
+func (p *prepared) sampleInput(ctx context.Context) error {
+	if !p.columns.IsTable() || p.layout.Get() != nil {
+		return nil
+	}
+	o, decoding := p.config, p.decoding()
+	if err := sampleTable(ctx, o.inputs, decoding, p.columns.Table, o.Output.Keep); err != nil {
+		return err
+	}
+	p.plan.note(addDeclared(p.columns.Table, declaredColumns(o.inputs.Files, decoding), o.Results.MayKeep)...)
+	return nil
+}
+
+// openOutput creates the output, or reopens it on resume.
+func (p *prepared) openOutput(ctx context.Context, f *folder) (*commit.Output, error) {
+	e, options := p.earlier, p.config.Commit(f.path, p.layout)
+	options.Input, options.Stop, options.Journal = p.source.Source, ctx.Done(), e.journal
+	options.UnitBytes, options.NoDurable, options.DurableEvery = p.config.Options.unitBytes, p.config.Options.noDurable, p.config.Options.durableEvery
+	if e.stale { // before job.json names the new kernel
+		if err := early.Forget(f.join(commit.PartsDir), 0); err != nil {
+			return nil, fault.JobFiles.Wrap(err)
+		}
+	}
+	p.job.Created, p.job.Cut, p.job.Layout = e.manifest.Created, p.cut, p.layout.Get()
+	if p.columns.IsTable() {
+		p.job.Declared = p.columns.Table.Input
+	}
+	if err := f.save(p.job); err != nil {
+		return nil, err
+	}
+	return commit.Resume(options, e.state)
 }
 
 // reached returns the number behind the last record that the earlier run has computed; 0 if it

@@ -98,7 +98,7 @@ func (j *job) work(ctx context.Context) error {
 		return j.fleet.Run(abortCtx)
 	})
 	group.Go(j.committer.run)
-	group.Go(func() error { return j.awaitOutputCheck(ctx, abortCtx) })
+	group.Go(func() error { return j.earlier.check.await(ctx, abortCtx) })
 	committed := make(chan error, 1)
 	go func() { committed <- group.Wait() }()
 	select {
@@ -143,4 +143,33 @@ func byContext(ctx context.Context, err error) error {
 		return e.By(errors.Join(ctx.Err(), context.Cause(ctx)))
 	}
 	return err
+}
+
+// checkSpend stops a job that has reached its limits in earlier runs, before any kernel
+// starts.
+func (j *job) checkSpend() error {
+	why := j.ready.spending.exhausted()
+	if _, next := j.committer.output.Appended(); why != nil {
+		if total, known := j.source.Total(); !known || next < j.config.Input.Offset+total {
+			return why
+		}
+	}
+	return nil
+}
+
+// spendDrain is how long requests in flight may take at least when a limit is reached: their
+// answers are paid for.
+const spendDrain = 10 * time.Minute
+
+// overspent drains the job: a worker may not send another request.
+// blind: a limit of tokens cannot hold, because the kernel reports none.
+func (j *job) overspent(blind bool) {
+	why := j.ready.spending.exhausted()
+	if blind {
+		why = fault.NoTokenCounts.New("the job has a limit of tokens, but the kernel's first answers report none").Set("max-tokens-total")
+	}
+	if why == nil {
+		return // another worker has given a request back
+	}
+	j.fleet.Drain(why, max(j.config.Resume.DrainTimeout, spendDrain))
 }

@@ -155,21 +155,6 @@ func (e *earlier) forgetAnswers() {
 	e.stale, e.answers = true, 0
 }
 
-// loggedAnswers returns how many records have an answer that is logged but not committed: the
-// next run does not compute them again.
-func loggedAnswers(f *folder, state commit.State) int64 {
-	return early.Count(f.join(commit.PartsDir), func(number int64) bool { return state.Holds(number, 1) })
-}
-
-// readState returns what the journal of a job holds, which another process may be writing.
-func (f *folder) readState() (commit.State, error) {
-	entries, err := commit.ReadJournal(f.join(journalFile))
-	if err != nil {
-		return commit.State{}, err
-	}
-	return commit.Replay(entries)
-}
-
 // tallyOf counts the results that a state holds.
 func tallyOf(state commit.State) (t chunk.Tally) {
 	t.Add(state.Durable.Tally)
@@ -202,24 +187,4 @@ func (m *manifest) changes(o *order, log *input.Log, done int64) []spec.Change {
 	}
 	now.Kernel.Modules = currentModules(old.Kernel.Modules)
 	return now.changes(old)
-}
-
-// openOutput creates the output, or reopens it on resume.
-func (p *prepared) openOutput(ctx context.Context, f *folder) (*commit.Output, error) {
-	e, options := p.earlier, p.config.Commit(f.path, p.layout)
-	options.Input, options.Stop, options.Journal = p.source.Source, ctx.Done(), e.journal
-	options.UnitBytes, options.NoDurable, options.DurableEvery = p.config.Options.unitBytes, p.config.Options.noDurable, p.config.Options.durableEvery
-	if e.stale { // before job.json names the new kernel
-		if err := early.Forget(f.join(commit.PartsDir), 0); err != nil {
-			return nil, fault.JobFiles.Wrap(err)
-		}
-	}
-	p.job.Created, p.job.Cut, p.job.Layout = e.manifest.Created, p.cut, p.layout.Get()
-	if p.columns.IsTable() {
-		p.job.Declared = p.columns.Table.Input
-	}
-	if err := f.save(p.job); err != nil {
-		return nil, err
-	}
-	return commit.Resume(options, e.state)
 }

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"errors"
 	"os"
-	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
@@ -98,35 +97,6 @@ func (s *spending) exhausted() *fault.Error {
 		}
 	}
 	return nil
-}
-
-// checkSpend stops a job that has reached its limits in earlier runs, before any kernel
-// starts.
-func (j *job) checkSpend() error {
-	why := j.ready.spending.exhausted()
-	if _, next := j.committer.output.Appended(); why != nil {
-		if total, known := j.source.Total(); !known || next < j.config.Input.Offset+total {
-			return why
-		}
-	}
-	return nil
-}
-
-// spendDrain is how long requests in flight may take at least when a limit is reached: their
-// answers are paid for.
-const spendDrain = 10 * time.Minute
-
-// overspent drains the job: a worker may not send another request.
-// blind: a limit of tokens cannot hold, because the kernel reports none.
-func (j *job) overspent(blind bool) {
-	why := j.ready.spending.exhausted()
-	if blind {
-		why = fault.NoTokenCounts.New("the job has a limit of tokens, but the kernel's first answers report none").Set("max-tokens-total")
-	}
-	if why == nil {
-		return // another worker has given a request back
-	}
-	j.fleet.Drain(why, max(j.config.Resume.DrainTimeout, spendDrain))
 }
 
 // note completes the report with what the kernels have counted.

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/owned"
@@ -163,31 +162,20 @@ type Range struct {
 const maxRanges = 1000
 
 // finishedRanges returns what a journal holds results for. Neighbors without a failed
-// record are one range; if there are too many ranges, so are small neighbors.
-func finishedRanges(s commit.State) []Range {
-	segments := slices.Concat(s.Output, s.Segments)
-	list := joinRanges(segments, 0)
-	if len(list) > maxRanges {
-		list = joinRanges(segments, 2*s.Done()/maxRanges)
-	}
-	return list
-}
-
-// joinRanges makes ranges of segments in order. A range of fewer than least records takes
-// in the segment that follows it.
-func joinRanges(segments []chunk.Segment, least int64) (list []Range) {
-	for _, s := range segments {
+// record are one range, and so are neighbors of which the first is small.
+func finishedRanges(s commit.State) (list []Range) {
+	small := 2 * s.Done() / maxRanges
+	for _, s := range slices.Concat(s.Output, s.Segments) {
 		next := Range{First: s.First, Records: s.Tally.Records, Failed: s.Tally.Failed}
-		if n := len(list); n > 0 && list[n-1].joins(next, least) {
-			list[n-1].Records += next.Records
-			list[n-1].Failed += next.Failed
-			continue
+		if n := len(list); n > 0 {
+			last := &list[n-1]
+			if last.First+last.Records == next.First && (last.Failed+next.Failed == 0 || last.Records < small) {
+				last.Records += next.Records
+				last.Failed += next.Failed
+				continue
+			}
 		}
 		list = append(list, next)
 	}
 	return list
-}
-
-func (r Range) joins(next Range, least int64) bool {
-	return r.First+r.Records == next.First && (r.Failed+next.Failed == 0 || r.Records < least)
 }

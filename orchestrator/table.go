@@ -21,19 +21,6 @@ import (
 // table have, and their types.
 const sampleRecords = 1000
 
-// sampleInput looks at the first input records, unless the layout of the table is known.
-func (p *prepared) sampleInput(ctx context.Context) error {
-	if !p.columns.IsTable() || p.layout.Get() != nil {
-		return nil
-	}
-	o, decoding := p.config, p.decoding()
-	if err := sampleTable(ctx, o.inputs, decoding, p.columns.Table, o.Output.Keep); err != nil {
-		return err
-	}
-	p.plan.note(addDeclared(p.columns.Table, declaredColumns(o.inputs.Files, decoding), o.Results.MayKeep)...)
-	return nil
-}
-
 // sampleTable adds the members of the first records to what is known of a table; only some of
 // them, if keep names any.
 func sampleTable(ctx context.Context, inputs *source.Inputs, options format.Options, table *columns.TableSpec, keep []string) error {

@@ -125,35 +125,33 @@ func (e *earlier) cutBack(good int, options commit.Options) error {
 	return nil
 }
 
-// awaitOutputCheck returns errOutputDamaged when the check that runs alongside the work
-// finds damage. It returns when the check or the job ends.
-func (j *job) awaitOutputCheck(ctx, abortCtx context.Context) error {
-	check := j.earlier.check
+// await returns errOutputDamaged when the check, which runs alongside the work, finds damage. It
+// returns when the check or the job ends.
+func (c *outputCheck) await(ctx, abortCtx context.Context) error {
 	select {
-	case <-check.done:
+	case <-c.done:
+		return c.passed()
 	case <-ctx.Done():
-		return nil
 	case <-abortCtx.Done():
-		return nil
 	}
-	return j.outputChecked()
+	return nil
 }
 
-// outputChecked returns a fault unless the output is verified to be what earlier runs
+// passed returns a fault unless the output is verified to be what earlier runs
 // wrote: an unverified job must not complete.
-func (j *job) outputChecked() error {
-	check := j.earlier.check
+func (c *outputCheck) passed() error {
+	stopped := fault.Interrupted.New("stopped before the output of the earlier run was checked")
 	select {
-	case <-check.done:
+	case <-c.done:
 	default:
-		return fault.Interrupted.New("stopped before the output of the earlier run was checked")
+		return stopped
 	}
 	switch {
-	case errors.Is(check.err, context.Canceled):
-		return fault.Interrupted.New("stopped before the output of the earlier run was checked")
-	case check.err != nil:
-		return check.err
-	case !check.whole:
+	case errors.Is(c.err, context.Canceled):
+		return stopped
+	case c.err != nil:
+		return c.err
+	case !c.whole:
 		return fault.OutputChanged.New("%w; the same command computes the damaged records again", errOutputDamaged)
 	}
 	return nil

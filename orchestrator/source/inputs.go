@@ -219,6 +219,17 @@ func (i *Inputs) Paths() (paths []string) {
 	return paths
 }
 
+// States returns those of all files; none for a single stream, about which nothing is known.
+func (i *Inputs) States() (states []State) {
+	if len(i.Files) == 1 && i.Files[0].stream != nil {
+		return nil
+	}
+	for _, file := range i.Files {
+		states = append(states, file.state())
+	}
+	return states
+}
+
 // Members describes the members that folders give to records.
 func (i *Inputs) Members() (names []string) {
 	for _, file := range i.Files {

@@ -48,17 +48,6 @@ func (s State) sameTimes(t State) bool {
 	return s.Modified == t.Modified && (s.Changed == t.Changed || s.Changed == 0 || t.Changed == 0)
 }
 
-// States returns those of all files; none for a single stream, about which nothing is known.
-func (i *Inputs) States() (states []State) {
-	if len(i.Files) == 1 && i.Files[0].stream != nil {
-		return nil
-	}
-	for _, file := range i.Files {
-		states = append(states, file.state())
-	}
-	return states
-}
-
 // WithoutChangeTimes returns states to compare between hosts.
 func WithoutChangeTimes(states []State) []State {
 	for i := range states {
