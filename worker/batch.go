@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"iter"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk/input"
@@ -35,7 +36,6 @@ type batchTask struct {
 	// pending are the files of each of records, if the records are passed on before their
 	// files have arrived.
 	pending []*fetchRecord
-	places  places
 	load    load // of records
 	// isolation is how long the kernel could isolate bad records when it got the whole batch.
 	isolation time.Duration
@@ -129,4 +129,30 @@ func (t *batchTask) refusal(i int) *fault.Error {
 		return nil
 	}
 	return t.refused[i]
+}
+
+// position returns where record i of a batch is in the group.
+func (t *batchTask) position(i int) int {
+	if t == t.group.task {
+		return i
+	}
+	return t.at[i]
+}
+
+// failures yields the failure of each record that the kernel got, nil for a success.
+func (t *batchTask) failures() iter.Seq[*fault.Error] {
+	return func(yield func(*fault.Error) bool) {
+		for i := range t.sent {
+			v := t.verdict(i)
+			failure := v.fault
+			if failure == nil && v.results != nil {
+				if result := v.results.At(v.index); result.Verdict == plugins.Failed {
+					failure = rejected(result)
+				}
+			}
+			if !yield(failure) {
+				return
+			}
+		}
+	}
 }

@@ -60,7 +60,7 @@ const quickBatch = 5 * time.Millisecond
 func (c *computing) window() int {
 	window := max(1, c.worker.host.info.InFlight)
 	switch {
-	case c.worker.pace.slowed(), c.worker.sizes.growing(): // those read ahead would still be small
+	case c.worker.pace.share() < 1, c.worker.sizes.growing(): // those read ahead would still be small
 		return 1
 	case c.quick:
 		window += 3

@@ -225,10 +225,7 @@ func (c *concurrent) next(now time.Time) (f *flight, most int) {
 	}
 	// While no record can be tried, only those that show when that is over are sent.
 	fresh := !c.throttle.holding || !c.records.tried()
-	if f = c.records.next(c.throttle.refuses(now), fresh); f == nil && fresh {
-		f = c.lanes.unsent()
-	}
-	return f, most
+	return c.records.next(c.throttle.refuses(now), fresh), most
 }
 
 // send sends a record to the kernel.
@@ -236,7 +233,7 @@ func (c *concurrent) send(f *flight) {
 	c.records.send(f)
 	host, landed, started := c.worker.host, c.landed, time.Now()
 	limit := host.limit(load{records: 1, bytes: f.record.Size()})
-	f.sent, f.started, f.round = true, started, c.throttle.window.Round()
+	f.started, f.round = started, c.throttle.window.Round()
 	host.process.Ask(f.record, limit, func(a plugins.Answer, expired bool) {
 		landed <- landing{flight: f, answer: a, expired: expired, limit: limit, took: time.Since(started)}
 	})
@@ -247,7 +244,7 @@ func (c *concurrent) send(f *flight) {
 func (c *concurrent) step() (more bool, err error) {
 	var batches <-chan readBatch
 	reading := c.lanes.reading()
-	if reading != nil && reading.unfed() == 0 && c.lanes.holdLess(1, c.throttle.full) && c.records.mayFetch(c.worker, c.lanes.held()) {
+	if reading != nil && c.records.unsent(reading) == nil && c.lanes.holdLess(1, c.throttle.full) && c.records.mayFetch(c.worker, c.lanes.held()) {
 		batches = reading.run.reader.batches
 	}
 	for _, l := range c.lanes {
@@ -285,7 +282,7 @@ func (c *concurrent) step() (more bool, err error) {
 	case <-c.alarm.timer.C:
 		c.alarm.at = time.Time{}
 		for _, l := range c.lanes {
-			l.run.out.catchUp()
+			l.run.out.computed(0)
 		}
 		if !c.throttle.holding && len(c.records.flying) == 0 && len(c.records.fetching) > 0 && len(c.lanes) > 0 && time.Since(waited) >= fetchShown {
 			c.lanes[0].run.out.awaits(wire.AwaitsFiles)
@@ -343,12 +340,11 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 	g := batch.group
 	l.add(g)
 	c.worker.computed.Add(int64(len(g.task.batch.Records) - len(g.task.sent))) // rejected before the kernel
-	for i := range g.records {
+	for i := range g.task.sent {
 		if err := c.place(g, i); err != nil {
 			return err
 		}
 	}
-	g.skipSent()
 	return l.complete(g)
 }
 
@@ -356,22 +352,28 @@ func (c *concurrent) take(l *lane, batch readBatch, ok bool) error {
 func (c *concurrent) place(g *group, i int) error {
 	number := g.task.batch.Records[g.task.sent[i]].Index
 	f := &flight{number: number, record: g.task.toCompute(i, i+1).At(0), group: g, at: i}
-	g.records[i] = f
 	switch {
 	case g.lane.log.Has(number):
 		logged, err := g.lane.logged(number)
 		if err != nil {
 			return err
 		}
-		f.sent = true
-		g.answer(i, logged)
+		g.answer(f, logged)
 		c.judge(nil)
 	case c.worker.setup.GiveUp != nil:
-		f.sent = true
-		g.answer(i, verdict{fault: c.worker.setup.GiveUp})
+		g.answer(f, verdict{fault: c.worker.setup.GiveUp})
 	case g.task.pending != nil:
-		f.sent = true // or will be, out of order
-		c.fetch(f)
+		f.bound = true
+		c.records.fetching[number] = f
+		reader, fetched := g.lane.run.reader, c.fetched
+		reader.fetch.arrive(reader.ctx, g.task.pending[i], func(files [][]byte, failure *fault.Error) {
+			select {
+			case fetched <- fetchedFiles{f, g, files, failure}:
+			case <-reader.ctx.Done():
+			}
+		})
+	default:
+		c.records.fresh = insert(c.records.fresh, f)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (c *concurrent) conclude(l landing) error {
 		if c.throttle.shrink(len(c.records.flying)) {
 			c.worker.log.Warn("a record did not fit in memory next to the others", "concurrency", c.throttle.ceiling, "error", failure.Message)
 			f.group.lane.run.stats.Retries++
-			c.records.enqueue(f)
+			c.records.resend(f)
 			return nil
 		}
 		failure = outOfMemory("out of device memory, even alone", failure)
@@ -171,7 +171,7 @@ func (c *concurrent) fail(f *flight, failure *fault.Error) error {
 func (c *concurrent) settle(f *flight, v verdict) error {
 	f.suspect = false
 	c.worker.computed.Add(1)
-	f.group.answer(f.at, v)
+	f.group.answer(f, v)
 	return f.group.lane.complete(f.group)
 }
 
@@ -184,7 +184,7 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 	}
 	c.worker.log.Warn("the kernel was lost", "records in flight", len(suspects), "error", failure.Message)
 	blamed := c.search.blames(first) // then the others are not suspects
-	for _, f := range c.records.queue {
+	for _, f := range c.records.again {
 		f.suspect = f.suspect && blamed
 	}
 	for _, f := range suspects {
@@ -208,7 +208,7 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 	}
 	for _, f := range suspects {
 		f.group.lane.run.stats.Retries++
-		c.records.enqueue(f)
+		c.records.resend(f)
 	}
 	return nil
 }
@@ -274,24 +274,11 @@ func (r *roster) mayFetch(w *Worker, held load) bool {
 	if w.fetcher == nil {
 		return true
 	}
-	fetching, ready := len(r.fetching), len(r.queue)
+	fetching, ready := len(r.fetching), len(r.fresh)
 	if fetching >= max(leastFetching, w.fetcher.Concurrency()) || fetching+ready >= max(leastFetching, w.host.info.Concurrency) {
 		return false
 	}
 	return held.bytes < heldBatches*w.setup.Records.BatchBytes || fetching+ready+len(r.flying) == 0
-}
-
-// fetch waits for the files of a record before it is sent.
-func (c *concurrent) fetch(f *flight) {
-	c.records.fetching[f.number] = f
-	g, reader := f.group, f.group.lane.run.reader
-	ctx, fetched := reader.ctx, c.fetched
-	reader.fetch.arrive(ctx, g.task.pending[f.at], func(files [][]byte, failure *fault.Error) {
-		select {
-		case fetched <- fetchedFiles{f, g, files, failure}:
-		case <-ctx.Done():
-		}
-	})
 }
 
 // takeFiles takes the files of a record, which is sent as soon as the kernel has room.
@@ -308,25 +295,18 @@ func (c *concurrent) takeFiles(got fetchedFiles) error {
 		return c.settle(f, verdict{fault: got.failure})
 	}
 	f.record = g.task.toCompute(f.at, f.at+1).WithFetched(g.lane.run.reader.fetch.names, got.files).At(0)
-	g.holds(f, f.record.Size()-len(f.record.Bytes()))
-	c.records.enqueue(f)
+	f.fileBytes = f.record.Size() - len(f.record.Bytes())
+	g.hold(f.fileBytes)
+	c.records.fresh = insert(c.records.fresh, f)
 	return nil
 }
 
 // releaseFiles releases the files of a record that is settled.
-func (g *group) releaseFiles(i int) {
+func (g *group) releaseFiles(f *flight) {
 	if g.task.pending == nil {
 		return
 	}
-	f := g.records[i]
-	g.holds(f, 0)
-	f.record = plugins.Record{}
-	g.task.pending[i].release()
-}
-
-// holds counts the memory of a record's files.
-func (g *group) holds(f *flight, bytes int) {
-	change := bytes - f.fileBytes
-	f.fileBytes = bytes
-	g.task.load.bytes, g.lane.held.bytes = g.task.load.bytes+change, g.lane.held.bytes+change
+	g.hold(-f.fileBytes)
+	f.record, f.fileBytes = plugins.Record{}, 0
+	g.task.pending[f.at].release()
 }

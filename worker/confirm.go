@@ -72,20 +72,21 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 		WithDetail(failure.Detail)
 }
 
-// control returns a record that the kernel has computed, or else one that an earlier worker
+// control returns a record that the kernel has computed, or else the one that an earlier worker
 // computed, or nil if none is known.
 func (s *search) control() *batchTask {
-	p := &s.run.worker.proof
-	if p.control == nil && s.run.worker.setup.Proven != nil && !p.read {
-		p.read = true
-		if task, done, err := s.readProven(); err == nil {
-			if len(task.sent) > 0 {
-				p.keep(task, 0)
+	w := s.run.worker
+	if w.proof.control == nil && w.setup.Proven != nil {
+		proven := *w.setup.Proven
+		w.setup.Proven = nil
+		if reader, err := w.openReader(proven); err == nil {
+			if task, err := reader.one(); err == nil && len(task.sent) > 0 {
+				w.proof.keep(task, 0)
 			}
-			done()
+			reader.close()
 		}
 	}
-	return p.control
+	return w.proof.control
 }
 
 // controlDies reports whether a good record also loses its process within the given time.

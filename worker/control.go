@@ -8,7 +8,6 @@ import "slices"
 // proof is what a worker knows about whether its kernel works.
 type proof struct {
 	control *batchTask // a record that the kernel has computed; nil if none is known yet
-	read    bool       // Setup.Proven was searched for one
 	given   bool       // the kernel was shown to work, or that was tried
 }
 

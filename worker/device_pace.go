@@ -42,21 +42,13 @@ func (p *pacer) share() float64 {
 	return p.pace.Share
 }
 
-// slowed reports whether the device must rest between batches.
-func (p *pacer) slowed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pace.Share < 1
-}
-
 // rest returns how long the device must rest after a batch of the given duration.
 func (p *pacer) rest(took time.Duration) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pace.Share <= 0 || p.pace.Share >= 1 {
+	share := p.share()
+	if share <= 0 {
 		return 0
 	}
-	return time.Duration(float64(took) * (1/p.pace.Share - 1))
+	return time.Duration(float64(took) * (1/share - 1))
 }
 
 // paused reports whether computing is paused, and when the worker must hand back the rest

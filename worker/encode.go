@@ -25,7 +25,6 @@ type encoder struct {
 	projects  []byte // scratch for --keep
 	info      jsonline.Info
 
-	seen *columnNames // is notified of the names of the kernel's columns
 	rows rowEncoder
 
 	// origins adds where a record comes from, unless it is nil.
@@ -34,8 +33,8 @@ type encoder struct {
 	plain   []byte // scratch: lines without it
 }
 
-func newEncoder(options wire.Records, layout *columns.Layout, c chunk.Chunk, seen *columnNames) *encoder {
-	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, seen: seen, chunk: c}
+func newEncoder(options wire.Records, layout *columns.Layout, c chunk.Chunk) *encoder {
+	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, chunk: c}
 	e.rows.use(layout)
 	if options.SourceField != "" {
 		e.origins = record.NewOriginWriter(options.SourceField)
@@ -50,12 +49,10 @@ func newEncoder(options wire.Records, layout *columns.Layout, c chunk.Chunk, see
 	return e
 }
 
-// source is a record that was sent to the kernel: the i-th of its batch.
+// source is a record that was sent to the kernel, and its line in the input.
 type source struct {
 	record []byte
 	line   int64
-	i      int
-	places *places // nil: not scanned for
 }
 
 // encode returns the output lines for a record from result i of results, each with its
@@ -119,7 +116,7 @@ func (e *encoder) takeMark(from *source) (mark []byte) {
 		return nil
 	}
 	if mark = plugins.Reported(from.record); mark != nil {
-		from.record, from.places = unmarked(from.record), nil
+		from.record = unmarked(from.record)
 	}
 	return mark
 }

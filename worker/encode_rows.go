@@ -21,7 +21,6 @@ type rowEncoder struct {
 	names  *jsonline.Wanted
 	scans  bool // lines are scanned for the layout's columns
 	info   jsonline.Info
-	place  jsonline.Info          // of the text columns
 	line   []byte                 // scratch
 	table  *parquet.Rows          // makes rows of lines; nil if the output is not a table
 	takes  func(name string) bool // whether the table has a column of this name
@@ -35,8 +34,6 @@ type rowEncoder struct {
 	members []jsonline.Member
 	raw     [][]byte // the values of each column of the layout, nil if it has none, null for a null
 	memory  [][]byte // for raw
-	noted   []string // the layout's columns and the text columns: what the reader looks for
-	direct  []int    // the column for each of the layout's if they are all that results have, else nil
 }
 
 // null is the value of a column that a result lacks.
@@ -69,12 +66,12 @@ func (r *rowEncoder) decided() bool { return r.names != nil }
 // row. number is that of the record's line in the input.
 func (e *encoder) takeOut(start int, number int64) *fault.Error {
 	clear(e.rows.raw)
-	return e.endRow(start, number, false)
+	return e.endRow(start, number)
 }
 
 // endRow appends the row of the last line of the buffer: the values in raw, and what is
-// missing there from the line, which loses all these columns. free: it has none of them.
-func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
+// missing there from the line, which loses all these columns.
+func (e *encoder) endRow(start int, number int64) *fault.Error {
 	r := &e.rows
 	if e.origins != nil {
 		if refusal := e.addOrigin(start, number); refusal != nil {
@@ -82,7 +79,7 @@ func (e *encoder) endRow(start int, number int64, free bool) *fault.Error {
 		}
 	}
 	line := e.buffer[start : len(e.buffer)-1]
-	if r.scans && (!free || slices.ContainsFunc(r.raw, func(values []byte) bool { return values == nil })) {
+	if r.scans {
 		var refusal *fault.Error
 		if line, refusal = r.takeColumns(line); refusal != nil {
 			return refusal
@@ -181,39 +178,21 @@ func (e *encoder) splice(from source, results *plugins.Results, i int) *fault.Er
 			}
 		}
 	}
-	place := from.places.of(from.i, r.noted)
 	if e.keep != nil && e.keep.Scan(line, &e.info) == nil && e.info.Object {
 		e.projects = jsonline.Keep(e.projects[:0], line, &e.info)
-		line, place = e.projects, nil
+		line = e.projects
 	}
 	start := len(e.buffer)
 	switch {
 	case len(r.members) == 0:
 		e.buffer = append(e.buffer, line...)
-	case place != nil && place.Object:
-		r.place = *place // not e.info, whose memory the next scan reuses
-		r.place.Spans = place.Spans[len(r.layout.Columns):]
-		e.buffer = jsonline.Splice(e.buffer, line, &r.place, r.members)
 	case r.text.Scan(line, &e.info) == nil && e.info.Object:
 		e.buffer = jsonline.Splice(e.buffer, line, &e.info, r.members)
 	default:
 		return fault.BadResult.New("the record is not a JSON object: the kernel's column %q cannot be added to it", r.members[0].Name)
 	}
 	e.buffer = append(e.buffer, '\n')
-	return e.endRow(start, from.line, e.origins == nil && r.free(place))
-}
-
-// free reports whether the reader has found that a line has no column of the layout.
-func (r *rowEncoder) free(place *jsonline.Info) bool {
-	if place == nil || !place.Object {
-		return false
-	}
-	for _, span := range place.Spans[:len(r.layout.Columns)] {
-		if span.Present() {
-			return false
-		}
-	}
-	return true
+	return e.endRow(start, from.line)
 }
 
 // checkValue checks the JSON of a column's value.
@@ -259,10 +238,10 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		return fault.ColumnMismatch.New("kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
 	}
 	if kind == c.Kind {
-		r.memory[number] = append(r.memory[number][:0], column.Raw(i, i+1)...)
-	} else {
-		r.memory[number] = c.AppendRaw(r.memory[number][:0], kind, column.Raw(i, i+1))
+		r.raw[number] = column.Raw(i, i+1)
+		return nil
 	}
+	r.memory[number] = c.AppendRaw(r.memory[number][:0], kind, column.Raw(i, i+1))
 	r.raw[number] = r.memory[number]
 	return nil
 }
@@ -276,14 +255,12 @@ func (e *encoder) prepare(results *plugins.Results) {
 	list := results.ColumnList()
 	known := r.results != nil && slices.EqualFunc(r.list, list, func(a, b plugins.Column) bool { return a.Name == b.Name })
 	if r.results, r.list = results, list; !known {
-		e.sortColumns()
+		r.sortColumns()
 	}
-	r.findDirect(e.nanFails)
 }
 
 // sortColumns decides for each of the kernel's columns where its values belong.
-func (e *encoder) sortColumns() {
-	r := &e.rows
+func (r *rowEncoder) sortColumns() {
 	r.rows, r.members = r.rows[:0], r.members[:0]
 	var names []string
 	for _, c := range r.list {
@@ -300,47 +277,6 @@ func (e *encoder) sortColumns() {
 	if len(names) > 0 {
 		r.text = jsonline.Want(names...)
 	}
-	noted := make([]string, 0, len(r.layout.Columns)+len(names))
-	for _, c := range r.layout.Columns {
-		noted = append(noted, c.Name)
-	}
-	if noted = append(noted, names...); !slices.Equal(noted, r.noted) {
-		r.noted = noted
-		e.seen.note(noted)
-	}
-}
-
-// findDirect finds the columns of results that are nothing but columns of the layout, whose
-// values can be stored as they are.
-func (r *rowEncoder) findDirect(nanFails bool) {
-	r.direct = nil
-	if nanFails || r.table != nil || r.layout.Nulls || len(r.members) > 0 {
-		return
-	}
-	direct := make([]int, len(r.layout.Columns))
-	for number, c := range r.layout.Columns {
-		k := slices.Index(r.rows, number)
-		if k < 0 || c.Kind != columns.Kind(r.list[k].Kind()) || !c.Takes(columns.Column{Kind: c.Kind, Width: r.list[k].Width, Dimensions: r.list[k].Shape()}) {
-			return
-		}
-		direct[number] = k
-	}
-	r.direct = direct
-}
-
-// stored returns the rows of n results from index on, which have nothing but columns of the
-// layout.
-func (r *rowEncoder) stored(index, n int) []byte {
-	r.values = r.values[:0]
-	if len(r.direct) == 1 {
-		return r.list[r.direct[0]].Raw(index, index+n)
-	}
-	for i := index; i < index+n; i++ {
-		for _, k := range r.direct {
-			r.values = append(r.values, r.list[k].Raw(i, i+1)...)
-		}
-	}
-	return r.values
 }
 
 // describe lists names for a message.

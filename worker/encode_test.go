@@ -66,7 +66,7 @@ func TestEncode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, refusal := newEncoder(wire.Records{Keep: test.keep}, linesOnly, chunk.Chunk{}, nil).encode(source{record: []byte(test.record)}, results, 0)
+			got, refusal := newEncoder(wire.Records{Keep: test.keep}, linesOnly, chunk.Chunk{}).encode(source{record: []byte(test.record)}, results, 0)
 			if want, refused := strings.CutPrefix(test.want, "!"); refused {
 				if refusal == nil || refusal.Kind != fault.Record || !strings.Contains(refusal.Message, want) {
 					t.Errorf("got %s, refusal %v, want one with %q", got, refusal, want)
@@ -92,7 +92,7 @@ func TestEncodeNonFinite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lenient, strict := newEncoder(wire.Records{}, linesOnly, chunk.Chunk{}, nil), newEncoder(wire.Records{NaNFails: true}, linesOnly, chunk.Chunk{}, nil)
+	lenient, strict := newEncoder(wire.Records{}, linesOnly, chunk.Chunk{}), newEncoder(wire.Records{NaNFails: true}, linesOnly, chunk.Chunk{})
 	for i, want := range []string{`{"x":[1.0,null],"y":null}`, `{"x":[null,null],"y":2.0}`, `{"x":[5.0,6.0],"y":3.0}`} {
 		got, refusal := lenient.encode(source{record: record}, results, i)
 		if refusal != nil || string(got) != want+"\n" {

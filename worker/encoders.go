@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// parallelValues is the number of values from which several goroutines pay off: below
-	// it they cost more than they save.
+	// parallelValues is the number of values in lines from which several goroutines pay off: below
+	// it they cost more than they save. For columns they always do.
 	parallelValues = 32 << 10
 	maxEncoders    = 8
 )
@@ -21,10 +21,8 @@ const (
 // step in a worker that can take longer than computing them, so several goroutines share
 // it.
 type encoders struct {
-	all   []*encoder
-	ready []encoded // of the current batch, in order; empty: encoded one by one
-	// places are those of the current batch.
-	places  *places
+	all     []*encoder
+	ready   []encoded // of the current batch, in order; empty: encoded one by one
 	layouts *layouts
 	batch   bool   // lines become those of a batch file
 	line    []byte // scratch for batchLine
@@ -40,17 +38,17 @@ type encoded struct {
 	refused map[int]*fault.Error
 }
 
-func newEncoders(l *layouts, c chunk.Chunk, threads int, seen *columnNames) *encoders {
+func newEncoders(l *layouts, c chunk.Chunk, threads int) *encoders {
 	e := &encoders{layouts: l, batch: l.options.Batch, all: make([]*encoder, min(max(threads, 1), maxEncoders))}
 	for i := range e.all {
-		e.all[i] = newEncoder(l.options, nil, c, seen)
+		e.all[i] = newEncoder(l.options, nil, c)
 	}
 	return e
 }
 
-// begin encodes the batch in parallel if it is large enough.
+// begin encodes the batch in parallel if that pays off.
 func (e *encoders) begin(task *batchTask) error {
-	e.ready, e.places = e.ready[:0], &task.places
+	e.ready = e.ready[:0]
 	layout, err := e.layouts.of(task)
 	if err != nil {
 		return err
@@ -60,7 +58,7 @@ func (e *encoders) begin(task *batchTask) error {
 		one.rows.use(layout)
 	}
 	n := len(task.sent)
-	if len(e.all) == 1 || n == 0 || e.numbers(task) < parallelValues {
+	if n == 0 || e.layouts.spec == nil && (len(e.all) == 1 || e.numbers(task) < parallelValues) {
 		return nil
 	}
 	share := (n + len(e.all) - 1) / len(e.all)
@@ -74,9 +72,6 @@ func (e *encoders) begin(task *batchTask) error {
 	group.Wait()
 	return nil
 }
-
-// stores reports whether the job has columns.
-func (e *encoders) stores() bool { return e.layouts.spec != nil }
 
 // nulls returns how many numbers have become null.
 func (e *encoders) nulls() int64 {
@@ -113,10 +108,7 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	out.ends, out.rowEnds = make([]int, 0, count), make([]int, 0, count)
 	for i := out.first; i < out.first+count; i++ {
 		if v := task.verdict(i); v.hasLines() {
-			from := source{record: task.records[i], i: i, places: &task.places}
-			if e.origins != nil {
-				from.line = task.batch.Records[task.sent[i]].Line
-			}
+			from := source{task.records[i], task.batch.Records[task.sent[i]].Line}
 			if refusal := e.append(from, v.results, v.index); refusal != nil {
 				if out.refused == nil {
 					out.refused = make(map[int]*fault.Error)
@@ -144,7 +136,7 @@ func (v verdict) hasLines() bool {
 func (e *encoders) encode(record input.Record, i int, v verdict) (lines, values []byte, refusal *fault.Error) {
 	if len(e.ready) == 0 {
 		one := e.all[0]
-		lines, refusal = one.encode(source{record.Data, record.Line, i, e.places}, v.results, v.index)
+		lines, refusal = one.encode(source{record.Data, record.Line}, v.results, v.index)
 		values = one.rows.values
 	} else {
 		out := &e.ready[i/len(e.ready[0].ends)]

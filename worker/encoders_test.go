@@ -43,7 +43,7 @@ func (mixed) Process(_ context.Context, batch plugins.Batch, results *plugins.Re
 func TestEncodersAgree(t *testing.T) {
 	for _, n := range []int{110, 111, 119, 120, 128, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			task := &batchTask{}
+			task := &batchTask{batch: &input.Batch{Records: make([]input.Record, n)}}
 			for i := range n {
 				record := fmt.Sprintf(`{"id":%d}`, i)
 				if i%13 == 0 {
@@ -56,7 +56,7 @@ func TestEncodersAgree(t *testing.T) {
 			if err := task.results.Wait(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			several, one := newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 4, nil), newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 1, nil)
+			several, one := newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 4), newEncoders(newLayouts(wire.Setup{}, nil), chunk.Chunk{}, 1)
 			several.begin(task)
 			one.begin(task)
 			if len(several.ready) == 0 || len(one.ready) > 0 {

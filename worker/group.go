@@ -23,10 +23,8 @@ type group struct {
 
 	// Of a concurrent kernel:
 	lane    *lane
-	first   int64     // number of its first record
-	spilled *span     // instead of the task, if its answers are only in the log
-	records []*flight // of task.sent
-	unsent  int       // index of the first record that was never sent
+	first   int64 // number of its first record
+	spilled *span // instead of the task, if its answers are only in the log
 }
 
 const (
@@ -48,14 +46,6 @@ func newGroup(task *batchTask, size int, smallest bool) *group {
 		task.verdicts, g.left = make([]verdict, len(task.sent)), newGrouping(task.costs, sizes, smallest)
 	}
 	return g
-}
-
-// position returns where record i of a batch is in the group.
-func (t *batchTask) position(i int) int {
-	if t == t.group.task {
-		return i
-	}
-	return t.at[i]
 }
 
 // settle takes the verdicts of a batch. Some are missing if the chunk ends in it.

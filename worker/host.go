@@ -132,7 +132,8 @@ func (h *kernelHost) start(ctx context.Context) error {
 		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
 	}
 	if newKernel := h.kernels[h.named.Within]; newKernel != nil {
-		if kernel, is := newKernel().(plugins.Concurrent); is { // it runs in this process
+		kernel, runsHere := newKernel().(plugins.Concurrent)
+		if runsHere {
 			debug.SetGCPercent(100) // its requests and answers, perhaps images, are in this heap
 			h.setProcess(plugins.Within(kernel))
 			return nil

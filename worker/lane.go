@@ -3,7 +3,6 @@ package worker
 import (
 	"slices"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/worker/early"
 )
@@ -12,7 +11,6 @@ import (
 type lane struct {
 	run    *chunkRun
 	log    *early.Log // of its answers
-	feeds  int        // index of the run's first group with records that were never sent
 	read   bool       // nothing remains to be read
 	ended  bool       // no record is sent for the first time
 	halted bool       // no record is sent at all
@@ -43,7 +41,7 @@ func (ls lanes) holdLess(share, concurrency int) bool {
 // held returns how much all lanes hold.
 func (ls lanes) held() (held load) {
 	for _, l := range ls {
-		held.records, held.bytes = held.records+l.held.records, held.bytes+l.held.bytes
+		held.add(l.held.records, l.held.bytes)
 	}
 	return held
 }
@@ -53,19 +51,6 @@ func (ls lanes) reading() *lane {
 	for _, l := range ls {
 		if !l.read && !l.ended && !l.halted {
 			return l
-		}
-	}
-	return nil
-}
-
-// unsent returns the first record that was never sent, or nil if none is read.
-func (ls lanes) unsent() *flight {
-	for _, l := range ls {
-		if l.ended || l.halted {
-			continue
-		}
-		if f := l.nextUnsent(); f != nil {
-			return f
 		}
 	}
 	return nil
@@ -81,30 +66,28 @@ func (l *lane) add(g *group) {
 	task.load = task.loadOf(0, len(task.records))
 	task.load.records = len(task.batch.Records)
 	task.verdicts = make([]verdict, len(task.sent))
-	g.lane, g.first, g.records = l, task.batch.Records[0].Index, make([]*flight, len(task.sent))
+	g.lane, g.first = l, task.batch.Records[0].Index
 	l.run.groups = append(l.run.groups, g)
-	l.held.records, l.held.bytes = l.held.records+task.load.records, l.held.bytes+task.load.bytes
-}
-
-// skipSent moves on to the first record that was never sent.
-func (g *group) skipSent() {
-	for g.unsent < len(g.records) && g.records[g.unsent].sent {
-		g.unsent++
-	}
+	l.held.add(task.load.records, task.load.bytes)
 }
 
 // answer gives a record its verdict.
-func (g *group) answer(i int, v verdict) {
-	g.task.verdicts[i] = v
+func (g *group) answer(f *flight, v verdict) {
+	g.task.verdicts[f.at] = v
 	g.open--
-	g.releaseFiles(i)
+	g.releaseFiles(f)
 	if v.results != nil {
 		for _, line := range v.results.At(0).Lines {
-			g.task.load.bytes += len(line)
-			g.lane.held.bytes += len(line)
+			g.hold(len(line))
 		}
 	}
 	g.lane.run.out.computed(1)
+}
+
+// hold counts memory that the group needs in addition.
+func (g *group) hold(bytes int) {
+	g.task.load.add(0, bytes)
+	g.lane.held.add(0, bytes)
 }
 
 // advance passes the groups that are complete to the writer, in order, up to one that is
@@ -112,8 +95,8 @@ func (g *group) answer(i int, v verdict) {
 func (l *lane) advance() error {
 	for len(l.run.groups) > 0 && l.run.groups[0].open == 0 && l.run.groups[0].spilled == nil {
 		g := l.run.groups[0]
-		l.run.groups, l.feeds = l.run.groups[1:], max(0, l.feeds-1)
-		l.held.records, l.held.bytes = l.held.records-g.task.load.records, l.held.bytes-g.task.load.bytes
+		l.run.groups = l.run.groups[1:]
+		l.held.add(-g.task.load.records, -g.task.load.bytes)
 		if err := l.run.write(g.task); err != nil {
 			return err
 		}
@@ -123,34 +106,6 @@ func (l *lane) advance() error {
 
 // finished reports whether everything of the lane is written.
 func (l *lane) finished() bool { return l.read && len(l.run.groups) == 0 }
-
-// unfed returns how many records are read and were never sent.
-func (l *lane) unfed() (n int) {
-	for _, g := range l.run.groups[l.feeds:] {
-		n += len(g.records) - g.unsent
-	}
-	return n
-}
-
-// nextUnsent returns the first record that was never sent, or nil if none is read.
-func (l *lane) nextUnsent() *flight {
-	for l.feeds < len(l.run.groups) {
-		g := l.run.groups[l.feeds]
-		if g.skipSent(); g.unsent < len(g.records) {
-			return g.records[g.unsent]
-		}
-		l.feeds++
-	}
-	return nil
-}
-
-// unsent returns what was never sent to the kernel.
-func (l *lane) unsent() chunk.Chunk {
-	if f := l.nextUnsent(); f != nil {
-		return f.group.task.batch.From(f.group.task.sent[f.at])
-	}
-	return l.run.unsubmitted
-}
 
 // over applies the stop requests to the lane. It reports whether the lane has ended.
 func (l *lane) over(r *roster) bool {
@@ -163,23 +118,25 @@ func (l *lane) over(r *roster) bool {
 		l.halted = true
 		return !r.atKernel(l)
 	case stops.mustShare(l.run) && l.run.shares():
-		l.share(r.atKernel(l) || r.pending(l))
+		l.share(r)
 	}
 	return l.ended && !r.atKernel(l) && !r.pending(l) && !l.rereads()
 }
 
 // share hands back what was never sent, at once if others of its records are not finished, so that
 // other workers can have it.
-func (l *lane) share(busy bool) {
+func (l *lane) share(r *roster) {
 	if l.ended {
 		return
 	}
 	l.ended = true
-	rest := l.unsent()
-	if rest.Records == 0 || l.run.handedBack != nil || !busy {
-		return // the end of the chunk reports it
+	rest := l.run.unsubmitted
+	if f := r.unsent(l); f != nil {
+		rest = f.group.task.batch.From(f.group.task.sent[f.at])
 	}
-	l.run.reportRemainder(rest)
+	if rest.Records > 0 && l.run.handedBack == nil && (r.atKernel(l) || r.pending(l)) {
+		l.run.reportRemainder(rest)
+	} // otherwise the end of the chunk reports it
 }
 
 // cut ends the part of a lane after the groups that are written, so that they can be

@@ -44,20 +44,13 @@ func (l *lane) spill(g *group) error {
 			return err
 		}
 	}
-	for i, refusal := range task.refused {
-		if refusal != nil && refusal.Kind == fault.Fetch { // another attempt could succeed
-			if err := l.logFailure(task.batch.Records[i].Index, refusal); err != nil {
-				return err
-			}
-		}
-	}
 	for _, took := range task.batches {
 		l.run.late.Add(took)
 	}
-	l.held.records, l.held.bytes = l.held.records-task.load.records, l.held.bytes-task.load.bytes
+	l.held.add(-task.load.records, -task.load.bytes)
 	g.spilled = &span{from: task.batch.From(0), records: int64(len(task.batch.Records))}
 	l.run.reader.recycle(task.batch)
-	g.task, g.records = nil, nil
+	g.task = nil
 	l.merge(g)
 	return nil
 }
@@ -69,9 +62,6 @@ func (l *lane) merge(g *group) {
 		if i > 0 && i < len(l.run.groups) && l.run.groups[i].spilled != nil && l.run.groups[i-1].spilled != nil {
 			l.run.groups[i-1].spilled.records += l.run.groups[i].spilled.records
 			l.run.groups = slices.Delete(l.run.groups, i, i+1)
-			if l.feeds > i {
-				l.feeds--
-			}
 		}
 	}
 }
@@ -104,7 +94,7 @@ func (l *lane) reread() error {
 	if s.records > 0 {
 		return nil
 	}
-	l.run.groups, l.feeds = l.run.groups[1:], max(0, l.feeds-1)
+	l.run.groups = l.run.groups[1:]
 	return l.advance()
 }
 

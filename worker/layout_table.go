@@ -17,7 +17,7 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 	typed, own, order := kernelColumns(task)
 	typed = l.spec.Table.Typed(typed)
 	undecided := &columns.Layout{Columns: typed, Nulls: true}
-	e := newEncoder(l.options, undecided, chunk.Chunk{}, nil)
+	e := newEncoder(l.options, undecided, chunk.Chunk{})
 	var sample parquet.Sample
 	typedInput := len(l.spec.Table.Input) > 0 // the input declares the types of its members
 	for i := range task.sent {
@@ -25,7 +25,7 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 		if !v.hasLines() {
 			continue
 		}
-		lines, refusal := e.encode(source{record: task.records[i], i: i}, v.results, v.index)
+		lines, refusal := e.encode(source{record: task.records[i]}, v.results, v.index)
 		if refusal != nil {
 			continue
 		}

@@ -71,6 +71,12 @@ type load struct {
 	cost           int64 // of grouped records, padding included
 }
 
+// add adds records and bytes to a load.
+func (l *load) add(records, bytes int) {
+	l.records += records
+	l.bytes += bytes
+}
+
 const (
 	// enoughBatches must be known before they set the limit: frameworks compile for new
 	// shapes during the first few.
@@ -143,16 +149,12 @@ func (l *limits) piece(of load, first bool) time.Duration {
 	if l.cold == 0 { // no good batch is known
 		return min(limit, max(l.timeout, l.early))
 	}
-	piece := max(l.leastPiece(), 2*l.warm)
+	piece := max(2*l.warm, leastPiece)
+	if l.least > 0 {
+		piece = max(2*l.warm, l.least/pieceShare)
+	}
 	if first {
 		piece = max(piece, 3*l.cold)
 	}
 	return min(limit, piece)
-}
-
-func (l *limits) leastPiece() time.Duration {
-	if l.least == 0 {
-		return leastPiece
-	}
-	return l.least / pieceShare
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
-	"github.com/gpurun/gpurun/plugins"
 )
 
 // opinion is what the first records show about the kernel: do all fail, and with the same message?
@@ -42,21 +41,3 @@ func (o *opinion) addRefused(task *batchTask) {
 }
 
 func notFetched(refusal *fault.Error) bool { return refusal != nil && refusal.Kind == fault.Fetch }
-
-// failures yields the failure of each record that the kernel got, nil for a success.
-func (t *batchTask) failures() iter.Seq[*fault.Error] {
-	return func(yield func(*fault.Error) bool) {
-		for i := range t.sent {
-			v := t.verdict(i)
-			failure := v.fault
-			if failure == nil && v.results != nil {
-				if result := v.results.At(v.index); result.Verdict == plugins.Failed {
-					failure = rejected(result)
-				}
-			}
-			if !yield(failure) {
-				return
-			}
-		}
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -25,44 +26,35 @@ type progress struct {
 }
 
 // report sends the progress. The caller must hold the lock.
-func (p *partWriter) report(message wire.Progress) {
-	s := &p.progress
+func (p *partWriter) report(latency *histogram.Histogram) {
+	s, w := &p.progress, p.worker
 	s.at, s.told = time.Now(), s.computed
-	message.Chunk, message.Counts, message.Ahead = p.id, s.written, max(0, s.computed-s.written.Records)
-	message.Memory, message.Busy, message.Tuning = p.worker.host.memory(), time.Duration(p.worker.busy.Load()), p.worker.sizes.tuning()
-	message.Faulty = p.suspects.faulty()
-	message.Computed, message.Awaits = p.worker.computed.Load(), p.worker.awaited()
-	p.worker.send(wire.Message{Progress: &message})
+	w.send(wire.Message{Progress: &wire.Progress{
+		Chunk: p.id, Counts: s.written, Faulty: p.suspects.faulty(), Ahead: max(0, s.computed-s.written.Records),
+		Computed: w.computed.Load(), Awaits: w.awaited(), Busy: time.Duration(w.busy.Load()), Tuning: w.sizes.tuning(),
+		Memory: w.host.memory(), Latency: latency,
+	}})
 }
 
-// wrote records that the writer has written a batch or a window.
+// wrote records that the writer has written a group.
 func (p *partWriter) wrote() {
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	p.progress.written = p.part.Counts()
 	if now := time.Now(); now.Sub(p.progress.wroteAt) >= progressInterval {
 		p.progress.wroteAt = now
-		p.report(wire.Progress{Latency: p.takeLatency()})
+		p.report(p.takeLatency())
 	}
 }
 
-// computed records that n records of a window are computed.
+// computed records that n further records are computed, perhaps not yet written. With 0 it reports
+// what was computed too soon after the last report: perhaps nothing follows for long.
 func (p *partWriter) computed(n int) {
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	p.progress.computed += int64(n)
-	if time.Since(p.progress.at) >= progressInterval {
-		p.report(wire.Progress{})
-	}
-}
-
-// catchUp reports what was computed too soon after the last report: perhaps nothing follows
-// for long.
-func (p *partWriter) catchUp() {
-	p.progress.mu.Lock()
-	defer p.progress.mu.Unlock()
 	if p.progress.told != p.progress.computed && time.Since(p.progress.at) >= progressInterval {
-		p.report(wire.Progress{})
+		p.report(nil)
 	}
 }
 
@@ -77,5 +69,5 @@ func (p *partWriter) awaits(what wire.Awaits) {
 	p.worker.awaits.Store(what)
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
-	p.report(wire.Progress{})
+	p.report(nil)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -30,12 +31,10 @@ type batchReader struct {
 	done    chan struct{}
 	// reportReadComplete reports, once, that the whole chunk has been read.
 	reportReadComplete func()
-	// check scans for a mark, for the inputs (the members that the kernel reads) and for
-	// the columns (those that the kernel returned last).
-	check   *jsonline.Wanted
-	inputs  []string
-	columns []string
-	seen    *columnNames
+	// check scans for a mark, for the inputs (the members that the kernel reads) and for the
+	// member to group by.
+	check  *jsonline.Wanted
+	inputs []string
 	// fetch fetches the files that records name; nil if none are fetched. With each, records
 	// are passed on before their files have arrived.
 	fetch *fetching
@@ -70,11 +69,15 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		return nil, err
 	}
 	reader.AllocateWith(w.host.alloc)
+	names := slices.Concat([]string{record.ErrorMember}, w.host.info.Inputs)
+	if options.GroupBy != "" {
+		names = append(names, options.GroupBy)
+	}
 	return &batchReader{
 		reader: reader, options: options, marked: options.Reprocess, sizes: &w.sizes,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
-		inputs: w.host.info.Inputs, seen: &w.columns, fetch: newFetching(w.openFetcher(), w.setup, c), each: w.host.info.Concurrency > 0,
+		inputs: w.host.info.Inputs, check: jsonline.Want(names...), fetch: newFetching(w.openFetcher(), w.setup, c), each: w.host.info.Concurrency > 0,
 	}, nil
 }
 
@@ -210,13 +213,6 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 		batch: batch, ready: n,
 		sent: make([]int, 0, n), records: make([][]byte, 0, n), spans: make([]uint32, 0, 2*n*len(b.inputs)),
 	}
-	b.lookFor(b.seen.get())
-	task.places.names = b.columns
-	var places []jsonline.Span
-	if len(b.columns) > 0 {
-		task.places.infos = make([]jsonline.Info, 0, n)
-		places = make([]jsonline.Span, 0, n*len(b.columns))
-	}
 	var info jsonline.Info
 	for i, record := range batch.Records {
 		refusal := b.refuse(record, &info)
@@ -240,9 +236,6 @@ func (b *batchReader) prepare(ctx context.Context, batch *input.Batch) (*batchTa
 		for k := range b.inputs {
 			span := info.Spans[k+1] // zero if absent or if the record is not an object
 			task.spans = append(task.spans, uint32(span.ValueStart), uint32(span.ValueEnd-span.ValueStart))
-		}
-		if len(b.columns) > 0 {
-			places = b.notePlaces(&task.places, &info, places)
 		}
 		if b.options.GroupBy != "" {
 			task.costs = append(task.costs, b.cost(record.Data, &info))
@@ -291,6 +284,16 @@ func (b *batchReader) refuse(line input.Record, info *jsonline.Info) *fault.Erro
 		return nil
 	}
 	return fault.EarlierError.New("the record already has an _error in the input")
+}
+
+// cost returns what a record costs in a batch. info is of the scan that validated it. A
+// line that was not validated is scanned here; it costs nothing if it is not valid.
+func (b *batchReader) cost(line []byte, info *jsonline.Info) int {
+	if b.trusts(line) && b.check.Scan(line, info) != nil {
+		return 0
+	}
+	span := info.Spans[1+len(b.inputs)]
+	return costOf(line[span.ValueStart:span.ValueEnd])
 }
 
 // isMark reports whether a member marks the record as failed. A null does not.

@@ -41,8 +41,8 @@ func (s *search) sample(failure *fault.Error) error {
 		}
 	}
 	var proof *fault.Error
-	if w.setup.Proven != nil {
-		err := s.tryProven()
+	if control := s.control(); control != nil {
+		err := s.again(control)
 		proof = fault.As(err)
 		switch {
 		case err == nil:
@@ -60,11 +60,12 @@ func (s *search) sample(failure *fault.Error) error {
 // of many bad records.
 func (s *search) prove() error {
 	w := s.run.worker
-	if w.proof.given || w.setup.Proven == nil {
+	control := s.control()
+	if w.proof.given || control == nil {
 		return nil
 	}
 	w.proof.given = true
-	err := s.tryProven()
+	err := s.again(control)
 	switch e := fault.As(err); {
 	case err == nil:
 		w.send(wire.Message{Search: &wire.Search{First: &judge.First{}}})
@@ -72,33 +73,6 @@ func (s *search) prove() error {
 		return err
 	}
 	return nil
-}
-
-// tryProven computes a record again that an earlier worker computed.
-func (s *search) tryProven() error {
-	task, done, err := s.readProven()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if len(task.sent) == 0 {
-		return nil
-	}
-	return s.again(task)
-}
-
-// readProven reads a record that an earlier worker computed. The caller must call done when
-// it no longer needs the record.
-func (s *search) readProven() (task *batchTask, done func(), err error) {
-	reader, err := s.run.worker.openReader(*s.run.worker.setup.Proven)
-	if err != nil {
-		return nil, nil, err
-	}
-	if task, err = reader.one(); err != nil {
-		reader.close()
-		return nil, nil, err
-	}
-	return task, reader.close, nil
 }
 
 // reportSearch reports, once in the worker's life, that a search has begun that may take long.

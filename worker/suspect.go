@@ -22,23 +22,19 @@ type suspects struct {
 
 // isolate reports a record that a search has isolated.
 func (s *suspects) isolate(p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isolated++
-	s.report(p, batch, i, failure)
+	s.add(&s.isolated, p, batch, i, failure)
 }
 
 // wrote counts a failed record that is written.
 func (s *suspects) wrote(p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.written++
-	s.report(p, batch, i, failure)
+	s.add(&s.written, p, batch, i, failure)
 }
 
-// report reports a record if twice as many have failed as at the last report. The caller must
-// hold s.mu.
-func (s *suspects) report(p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
+// add counts a record, and reports it if twice as many have failed as at the last report.
+func (s *suspects) add(count *int64, p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*count++
 	failed := max(s.isolated, s.written)
 	if bits.Len64(uint64(failed)) == bits.Len64(uint64(s.reported)) {
 		return

@@ -42,7 +42,6 @@ type Worker struct {
 	setup          wire.Setup
 	host           *kernelHost
 	sizes          batchSizes
-	columns        columnNames
 	opinion        opinion // what the first records show about the kernel
 	searchReported bool    // the orchestrator knows that a search may take long
 	proof          proof

@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"sync"
-
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
@@ -25,7 +23,6 @@ type partWriter struct {
 	encoded  chan encodedTask
 	done     chan struct{}
 	broken   chan struct{} // closed at the first error
-	once     sync.Once
 	failure  error
 	progress progress
 	// copies: records whose lines stay as they are, are written in runs, byte for byte.
@@ -45,12 +42,12 @@ func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *p
 			Path: assign.Part, Chunk: assign.Chunk, Store: records.Store, ErrorsApart: records.ErrorsApart, Rows: records.Columns != nil,
 			Step: records.Step, Device: w.setup.Device.Name,
 		}),
-		copies: records.Store.Copies() && len(records.Keep) == 0 && records.SourceField == "" && !records.Reprocess,
+		copies: records.Store.Copies() && records.Columns == nil && len(records.Keep) == 0 && records.SourceField == "" && !records.Reprocess,
 		tasks:  make(chan *batchTask, w.prefetched()), idle: make(chan *encoders, 2), encoded: make(chan encodedTask),
 		done: make(chan struct{}), broken: make(chan struct{}),
 	}
 	for range cap(p.idle) {
-		p.idle <- newEncoders(w.layouts, assign.Chunk, w.setup.Device.Threads, &w.columns)
+		p.idle <- newEncoders(w.layouts, assign.Chunk, w.setup.Device.Threads)
 	}
 	go p.encode()
 	go p.run()
@@ -95,7 +92,7 @@ func (p *partWriter) run() {
 			}
 			if err != nil {
 				p.failure = err
-				p.once.Do(func() { close(p.broken) })
+				close(p.broken)
 			}
 		}
 		p.idle <- next.lines
@@ -165,7 +162,7 @@ func (p *partWriter) write(task *batchTask, lines *encoders) error {
 // that begins with it.
 func (p *partWriter) outcome(task *batchTask, lines *encoders, i, next int) commit.Outcome {
 	if p.copies {
-		if run := p.copied(task, lines, i, next); run.Run > 0 {
+		if run := p.copied(task, i, next); run.Run > 0 {
 			return run
 		}
 	}
@@ -185,10 +182,7 @@ func (p *partWriter) outcome(task *batchTask, lines *encoders, i, next int) comm
 }
 
 // copied returns the run of records from i on whose lines stay as they are.
-func (p *partWriter) copied(task *batchTask, lines *encoders, i, next int) (o commit.Outcome) {
-	if lines.stores() {
-		return storedRun(task, lines, i, next)
-	}
+func (p *partWriter) copied(task *batchTask, i, next int) (o commit.Outcome) {
 	if i >= p.same {
 		p.same = task.unchanged(i, next)
 	}

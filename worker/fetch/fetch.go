@@ -80,8 +80,7 @@ type Fetcher struct {
 	web     *web
 
 	queue   chan *Item
-	mu      sync.Mutex
-	workers int
+	started chan struct{} // one for each goroutine
 	closed  chan struct{}
 	running sync.WaitGroup
 }
@@ -97,7 +96,7 @@ func New(o Options) *Fetcher {
 	setDefault(&o.limits, defaultLimits)
 	return &Fetcher{
 		options: o, room: newRoom(o.HoldBytes), root: root{path: o.Root}, web: newWeb(o),
-		queue: make(chan *Item), closed: make(chan struct{}),
+		queue: make(chan *Item), started: make(chan struct{}, o.Concurrency), closed: make(chan struct{}),
 	}
 }
 
@@ -117,15 +116,28 @@ func (f *Fetcher) Start(ctx context.Context, value string) *Item {
 		return item
 	default:
 	}
-	f.addWorker()
 	select {
 	case f.queue <- item:
+	case f.started <- struct{}{}:
+		f.running.Go(func() { f.work(item) })
 	case <-ctx.Done():
 		item.finish(canceled())
 	case <-f.closed:
 		item.finish(canceled())
 	}
 	return item
+}
+
+// work runs an item, and those that follow.
+func (f *Fetcher) work(item *Item) {
+	for {
+		item.run()
+		select {
+		case item = <-f.queue:
+		case <-f.closed:
+			return
+		}
+	}
 }
 
 // Concurrency returns how many files are fetched at a time.
@@ -139,37 +151,10 @@ func (f *Fetcher) Do(ctx context.Context, value string) *Item {
 	return item
 }
 
-// addWorker adds a goroutine, unless there are enough.
-func (f *Fetcher) addWorker() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	select {
-	case <-f.closed:
-		return
-	default:
-	}
-	if f.workers == f.options.Concurrency {
-		return
-	}
-	f.workers++
-	f.running.Go(func() {
-		for {
-			select {
-			case item := <-f.queue:
-				item.run()
-			case <-f.closed:
-				return
-			}
-		}
-	})
-}
-
 // Close waits for the fetches that have begun, which the caller should have canceled, and
 // closes all connections. Items stay valid.
 func (f *Fetcher) Close() {
-	f.mu.Lock()
 	close(f.closed)
-	f.mu.Unlock()
 	f.running.Wait()
 	f.web.close()
 	f.root.close()
