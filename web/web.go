@@ -7,11 +7,11 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"net/http"
-	"path"
 	"strings"
 	"time"
 )
@@ -24,39 +24,30 @@ var dist embed.FS
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
+// types are those of the files that a browser may ask for; names do not reach a file system.
+var types = map[string]string{
+	"": "text/html; charset=utf-8", "assets/app.js": "text/javascript; charset=utf-8",
+	"assets/style.css": "text/css; charset=utf-8", "assets/icon.svg": "image/svg+xml",
+}
+
 // Handler serves the page at / and its files below /assets/.
 func Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serve(w, r, "index.html") })
-	mux.HandleFunc("GET /assets/{name}", func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("name")
-		if !asset(name) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked := strings.TrimPrefix(r.URL.Path, "/")
+		contentType, ok := types[asked]
+		if !ok {
 			http.NotFound(w, r)
 			return
 		}
-		serve(w, r, name)
+		name := cmp.Or(strings.TrimPrefix(asked, "assets/"), "index.html")
+		data := read(name)
+		h := w.Header()
+		h.Set("Content-Security-Policy", Policy)
+		h.Set("Cache-Control", "no-cache") // with the ETag: a new version shows at once
+		h.Set("ETag", `"`+strings.TrimRight(sum(data), "=")+`"`)
+		h.Set("Content-Type", contentType)
+		http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
 	})
-	return mux
-}
-
-// asset reports whether a browser may ask for a file; names do not reach a file system.
-func asset(name string) bool {
-	return name == "app.js" || name == "style.css" || name == "icon.svg"
-}
-
-func serve(w http.ResponseWriter, r *http.Request, name string) {
-	data := read(name)
-	h := w.Header()
-	h.Set("Content-Security-Policy", Policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cache-Control", "no-cache") // with the ETag: a new version shows at once
-	h.Set("ETag", `"`+strings.TrimRight(sum(data), "=")+`"`)
-	h.Set("Content-Type", map[string]string{
-		".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-		".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-	}[path.Ext(name)])
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
 }
 
 // read returns a file of the build.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,9 +94,6 @@ func (o viewOptions) watch(ctx context.Context, look func(context.Context) (valu
 		}
 	}
 }
-
-// newTable aligns cells, which tabs separate, until it is flushed.
-func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
 
 // stopSignals are the signals that ask a command to stop. SIGHUP stays ignored where it already
 // was, so that nohup works.

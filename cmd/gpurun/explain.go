@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/explain"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/nearest"
+	"github.com/gpurun/gpurun/internal/progress"
 )
 
 const explainHelp = `Show the cause of an error and what to do about it. Messages of gpurun end with a code in
@@ -57,7 +58,7 @@ func codeNames() (names []string) {
 
 // listCodes lists the codes with their titles, by subject.
 func listCodes(out io.Writer) error {
-	w := newTable(out)
+	w := progress.NewTable(out)
 	for i, area := range explain.Areas() {
 		if i > 0 {
 			fmt.Fprintln(w)

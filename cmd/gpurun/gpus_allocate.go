@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,37 +72,21 @@ func (o *gpusOptions) allocate(ctx context.Context, rules lease.Config, name, si
 	if err != nil {
 		return nil, err
 	}
-	quota := rules.QuotaOf(name)
-	for _, err := range []error{lease.CheckName(name), quota.Check(name, memory), o.checkAllocate(command)} {
-		if err != nil {
-			return nil, err
-		}
-	}
-	folder, err := lease.Open("")
-	if err != nil {
+	if err := cmp.Or(claim.CheckRequest(rules, name, memory), o.checkAllocate(command)); err != nil {
 		return nil, err
 	}
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	devices, err := selectDevices(ctx, "gpu", cmp.Or(o.GPU, "all"))
-	switch {
-	case err != nil:
-	case devices[0].Kind != gpu.GPU:
-		err = fault.NoGPU.New("no GPU to lease: this machine has no NVIDIA driver").Set(fault.Advised)
-	case o.GPU != "":
-		err = claim.CheckLeasable(devices)
-	default:
-		devices, _, err = claim.Leasable(devices)
-	}
 	if err != nil {
 		return nil, err
 	}
+	if devices[0].Kind != gpu.GPU {
+		return nil, fault.NoGPU.New("no GPU to lease: this machine has no NVIDIA driver").Set(fault.Advised)
+	}
 	wait := max(0, cmp.Or(o.Wait, lease.Seconds(rules.Optimization.AllocationTimeout)))
-	held, err := folder.Acquire(ctx, lease.Request{
-		Name: name, Number: 1, Named: o.GPU != "",
-		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return claim.Cards(ctx, devices, gpu.Options{}) },
-		Memory: memory, Prefer: quota.Prefer(), Owned: len(command) > 0, TTL: o.TTL, OneOfAName: true,
-		Limits: rules.Limits(), Quota: quota, Wait: wait,
+	held, device, err := claim.Allocate(ctx, rules, devices, lease.Request{
+		Name: name, Memory: memory, Named: o.GPU != "", Owned: len(command) > 0, TTL: o.TTL, Wait: wait,
 		Waiting: func(why string) { fmt.Fprintf(os.Stderr, "waiting up to %s: %s\n", wait, why) },
 	})
 	if err != nil {
@@ -109,7 +94,7 @@ func (o *gpusOptions) allocate(ctx context.Context, rules lease.Config, name, si
 	}
 	stop() // from here on the command handles signals
 	if len(command) > 0 {
-		return nil, runUnder(held, devices, name, command)
+		return nil, runUnder(held, device, name, command)
 	}
 	leases := held.Leases()
 	held.Detach()
@@ -142,17 +127,12 @@ func parseMB(text string) (uint64, error) {
 
 // runUnder runs the command under the lease. The command inherits the lease, so that it
 // outlives this process if this one is killed.
-func runUnder(held *lease.Held, devices []gpu.Device, name string, command []string) error {
+func runUnder(held *lease.Held, device gpu.Device, name string, command []string) error {
 	defer held.Release()
 	child := exec.Command(command[0], command[1:]...)
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.ExtraFiles = held.Files()
-	child.Env = append(os.Environ(), "GPURUN_NO_LEASE=true", "GPURUN_NAME="+name)
-	for _, d := range devices {
-		if claim.Key(d) == held.Leases()[0].GPU {
-			child.Env = append(child.Env, gpu.PinEnv([]gpu.Device{d})...)
-		}
-	}
+	child.Env = slices.Concat(os.Environ(), []string{"GPURUN_NO_LEASE=true", "GPURUN_NAME=" + name}, gpu.PinEnv([]gpu.Device{device}))
 	// The terminal sends its signals to the command as well; forward the others.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)

@@ -77,7 +77,7 @@ func newPlan() *cobra.Command {
 }
 
 func writePlan(w io.Writer, plan orchestrator.Plan) {
-	table := newTable(w)
+	table := progress.NewTable(w)
 	fmt.Fprintf(table, "input\t%s\t%s\n", plan.Input, recordsText(plan))
 	if plan.Output != "" {
 		fmt.Fprintf(table, "output\t%s\t\n", plan.Output)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/builtin"
@@ -77,7 +78,7 @@ Python files in the folders of $GPURUN_PLUGIN_PATH. Give other kernels by path:
 			if err != nil {
 				return err
 			}
-			table := newTable(os.Stdout)
+			table := progress.NewTable(os.Stdout)
 			for _, name := range r.Builtins {
 				about, known := builtinAbout[name]
 				if !known {

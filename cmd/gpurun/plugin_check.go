@@ -15,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/plugins"
@@ -162,7 +163,7 @@ func showPython(ctx context.Context, config plugins.Config) {
 	if err != nil {
 		return
 	}
-	table := newTable(os.Stdout)
+	table := progress.NewTable(os.Stdout)
 	fmt.Fprintf(table, "  Python\t%s\t%s\n", facts.Version, facts.Interpreter)
 	if facts.Prepare != "" {
 		fmt.Fprintf(table, "  prepare\tin %s\n", facts.Prepare)

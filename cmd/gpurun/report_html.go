@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -8,34 +9,28 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/web"
 )
 
-// writeHTML writes the report of a job as one HTML file, aside first, so that an error
-// leaves an earlier report as it was.
+// writeHTML writes the report of a job as one HTML file; an error leaves an earlier report as
+// it was.
 func writeHTML(path string, status orchestrator.Status) error {
 	if err := checkHTML(path); err != nil {
 		return err
 	}
-	aside, err := os.OpenFile(path+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if err != nil {
-		return fault.SideFile.New("--html: %w", err)
-	}
-	defer os.Remove(aside.Name()) // unless it has been renamed
 	data := struct {
 		Job map[string]string `json:"job"`
 		view.Recorded
 	}{map[string]string{
 		"kernel": status.Report.Kernel, "input": status.Report.Input, "output": status.Report.Output,
 	}, view.Record(status)}
-	err = web.WriteReport(aside, filepath.Base(status.Report.Output)+" – gpurun", data)
-	if closed := aside.Close(); err == nil {
-		err = closed
-	}
+	var page bytes.Buffer
+	err := web.WriteReport(&page, filepath.Base(status.Report.Output)+" – gpurun", data)
 	if err == nil {
-		err = os.Rename(aside.Name(), path)
+		err = files.WriteDurably(path, page.Bytes(), files.PublicMode)
 	}
 	if err != nil {
 		return fault.SideFile.New("--html: %w", err)

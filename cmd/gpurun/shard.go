@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,33 +62,25 @@ func shardLabels() map[string]string {
 	return labels
 }
 
-// parseShard parses I/N, auto, auto+K, auto/N and auto+K/N. n is 0 if it is not named.
+// shardForm is I/N, auto, auto+K, auto/N or auto+K/N.
+var shardForm = regexp.MustCompile(`^(?:(\d{1,9})|(auto)(?:\+(\d{1,9}))?)(?:/([1-9]\d{0,8}))?$`)
+
+// parseShard returns the number of a shard and how many there are; n is 0 if that is not named.
 func parseShard(text string, getenv func(string) string) (index, n int, err error) {
-	which, of, named := strings.Cut(text, "/")
-	wrong := fault.BadShardNumber.New("--shard %q: use I/N with I from 0 to N-1, such as 3/16, or auto", text)
-	if named {
-		if n, err = strconv.Atoi(of); err != nil || n < 1 {
-			return 0, 0, wrong
-		}
+	form := shardForm.FindStringSubmatch(text)
+	if form == nil || form[2] == "" && form[4] == "" {
+		return 0, 0, fault.BadShardNumber.New("--shard %q: use I/N with I from 0 to N-1, such as 3/16, or auto", text)
 	}
-	if rest, ok := strings.CutPrefix(which, "auto"); ok {
-		plus, added := strings.CutPrefix(rest, "+")
-		if added {
-			if index, err = strconv.Atoi(plus); err != nil || index < 0 {
-				return 0, 0, wrong
-			}
-		} else if rest != "" {
-			return 0, 0, wrong
-		}
+	index, _ = strconv.Atoi(cmp.Or(form[1], form[3])) // "" is 0
+	n, _ = strconv.Atoi(form[4])
+	if form[2] != "" {
 		task, err := taskIndex(getenv)
 		if err != nil {
 			return 0, 0, err
 		}
 		index += task
-	} else if index, err = strconv.Atoi(which); err != nil || index < 0 || !named {
-		return 0, 0, wrong
 	}
-	if named && index >= n {
+	if n > 0 && index >= n {
 		return 0, 0, fault.BadShardNumber.New("--shard %s: there is no shard %d of %d; shards count from 0", text, index, n)
 	}
 	return index, n, nil
@@ -286,7 +279,7 @@ func (w *shardWork) summary() string {
 	text := "no shard was left to compute"
 	if done := w.outcome.Computed; len(done) > 0 {
 		slices.Sort(done)
-		text = fmt.Sprintf("computed %s: %s", plural(len(done), "shard"), cluster.ArrayText(done))
+		text = fmt.Sprintf("computed %s: %s", view.Plural(int64(len(done)), "shard"), cluster.ArrayText(done))
 	}
 	if w.outcome.Complete {
 		text += fmt.Sprintf("; all %d are done", w.run.Shards)
@@ -299,13 +292,6 @@ func (w *shardWork) summary() string {
 		}
 	}
 	return text
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // notice shows a line between jobs.

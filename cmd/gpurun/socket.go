@@ -100,20 +100,16 @@ const metricsInterval = 10 * time.Second
 func writeMetrics(m *metrics.Metrics, file string) (end func()) {
 	done := make(chan struct{})
 	var writing sync.WaitGroup
-	writing.Add(1)
-	go func() {
-		defer writing.Done()
-		ticker := time.NewTicker(metricsInterval)
-		defer ticker.Stop()
+	writing.Go(func() {
 		for {
 			_ = m.WriteFile(file)
 			select {
-			case <-ticker.C:
+			case <-time.After(metricsInterval):
 			case <-done:
 				return
 			}
 		}
-	}()
+	})
 	return func() {
 		close(done)
 		writing.Wait()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -222,14 +223,11 @@ func (w *Watch) observe(key string, number int) (*observed, error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, storage("read attempt", err)
 	}
-	var now beat
 	text, err := os.ReadFile(filepath.Join(dir, beatFile))
 	if err == nil && string(text) != o.beat {
 		o.seen = o.seen || o.beat != ""
 		o.beat, o.since = string(text), time.Now()
-		if readJSON(filepath.Join(dir, beatFile), &now) == nil {
-			o.last = now
-		}
+		_ = json.Unmarshal(text, &o.last) // it was renamed into place
 	}
 	return o, nil
 }

@@ -217,9 +217,9 @@ func (f *File) value(name string, claim bool) *atomic.Int64 {
 	if !Valid(name) {
 		return nil
 	}
-	i := f.find(name)
+	i := f.find(name, false)
 	if i < 0 && claim {
-		_ = f.locked(func() error { i = f.claim(name); return nil })
+		_ = f.locked(func() error { i = f.find(name, true); return nil })
 	}
 	if i < 0 {
 		return nil
@@ -228,25 +228,17 @@ func (f *File) value(name string, claim bool) *atomic.Int64 {
 	return f.at(i)
 }
 
-func (f *File) find(name string) int {
+// find returns the slot of a name, -1 if there is none. With claim, it gives the name the next
+// one; -1 if all are taken.
+func (f *File) find(name string, claim bool) int {
 	for i := range slots {
 		switch f.name(i) {
 		case name:
 			return i
 		case "":
-			return -1
-		}
-	}
-	return -1
-}
-
-// claim gives a name the next slot, unless another process just did; -1 if all are taken.
-func (f *File) claim(name string) int {
-	for i := range slots {
-		switch f.name(i) {
-		case name:
-			return i
-		case "":
+			if !claim {
+				return -1
+			}
 			copy(f.slot(i)[nameAt:], name)
 			f.length(i).Store(uint32(len(name))) // last: others may read the name now
 			return i

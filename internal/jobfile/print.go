@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
@@ -83,27 +84,10 @@ func Pair(name string, kind spec.Kind, v Value) string {
 // SpacedJSON returns valid JSON on one line, with the spaces after colons and commas that
 // YAML wants.
 func SpacedJSON(data []byte) []byte {
-	var out []byte
-	inText := false
-	for i := 0; i < len(data); i++ {
-		c := data[i]
-		switch {
-		case inText && c == '\\':
-			out = append(out, c)
-			i++
-			c = data[i]
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			continue
-		case c == ':' || c == ',':
-			out = append(out, c)
-			c = ' '
-		}
-		out = append(out, c)
-	}
-	return out
+	var b bytes.Buffer
+	_ = json.Indent(&b, data, "", "") // the caller has checked it
+	// Strings contain no line breaks.
+	return bytes.ReplaceAll(bytes.ReplaceAll(b.Bytes(), []byte(",\n"), []byte(", ")), []byte("\n"), nil)
 }
 
 // Quote returns a text as a YAML string, with quotes where they are needed or likely to

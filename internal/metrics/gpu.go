@@ -14,34 +14,32 @@ type GPU struct {
 // gpu sends the metrics of one GPU. What the card does not report is absent, never 0.
 func (s sink) gpu(g GPU) {
 	l := deviceLabels(true, g.ID, g.UUID, g.Model)
-	if percent, known := g.Utilization.Get(); known {
-		s.gauge("gpu_utilization_percent", "Share of the last second in which a kernel was running.", float64(percent), l)
-	}
 	if m, known := g.Memory.Get(); known {
 		s.gauge("gpu_memory_usage_mb", "Memory in use, in MiB.", mib(m.Used), l)
 		s.gauge("gpu_memory_total_mb", "Memory, in MiB.", mib(m.Total), l)
 		s.gauge("gpu_memory_free_mb", "Free memory, in MiB.", mib(m.Free), l)
 	}
-	if celsius, known := g.Temperature.Get(); known {
-		s.gauge("gpu_temperature_celsius", "Temperature.", float64(celsius), l)
-	}
-	if watt, known := g.Power.Get(); known {
-		s.gauge("gpu_power_usage_watts", "Power draw.", float64(watt), l)
-	}
-	if watt, known := g.PowerLimit.Get(); known {
-		s.gauge("gpu_power_limit_watts", "Power limit.", float64(watt), l)
-	}
+	optional(s, "gpu_utilization_percent", "Share of the last second in which a kernel was running.", g.Utilization, l)
+	optional(s, "gpu_temperature_celsius", "Temperature.", g.Temperature, l)
+	optional(s, "gpu_power_usage_watts", "Power draw.", g.Power, l)
+	optional(s, "gpu_power_limit_watts", "Power limit.", g.PowerLimit, l)
 	if reasons, known := g.Throttle.Get(); known {
 		for _, reason := range gpu.SlowingReasons() {
 			value := 0.0
 			if reasons&reason != 0 {
 				value = 1
 			}
-			s.gauge("gpurun_gpu_clocks_lowered", "Whether the card lowers its clocks for a reason.", value, append(l[:len(l):len(l)], "reason", reason.String()))
+			s.gauge("gpurun_gpu_clocks_lowered", "Whether the card lowers its clocks for a reason.", value, l.and("reason", reason.String()))
 		}
 	}
 	if bytes, known := g.Leased.Get(); known {
 		s.gauge("gpurun_gpu_memory_leased_mb", "Memory that leases hold, in MiB.", mib(bytes), l)
+	}
+}
+
+func optional[T ~int | ~float64](s sink, name, help string, value gpu.Optional[T], l labels) {
+	if n, known := value.Get(); known {
+		s.gauge(name, help, float64(n), l)
 	}
 }
 

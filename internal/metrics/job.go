@@ -12,33 +12,33 @@ type histogram = orchestrator.Histogram
 
 // job sends the metrics of one job.
 func (s sink) job(job Job) {
-	v, id := job.View, job.ID
-	s.gauge("gpurun_job_info", "The job; always 1.", 1, labels{"job_id", id, "name", job.Name, "kernel", job.Kernel})
-	s.gauge("gpurun_job_phase", "The phase of the job; always 1.", 1, labels{"job_id", id, "phase", string(v.Phase)})
+	v, l := job.View, labels{"job_id", job.ID}
+	s.gauge("gpurun_job_info", "The job; always 1.", 1, l.and("name", job.Name, "kernel", job.Kernel))
+	s.gauge("gpurun_job_phase", "The phase of the job; always 1.", 1, l.and("phase", string(v.Phase)))
 	if v.Total >= 0 {
-		s.gauge("gpurun_records", "Records of the input; absent while unknown.", float64(v.Total), labels{"job_id", id})
-		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(job)), labels{"job_id", id})
+		s.gauge("gpurun_records", "Records of the input; absent while unknown.", float64(v.Total), l)
+		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(job)), l)
 	}
 	const records = "Records of finished chunks by verdict, including those of earlier runs."
-	s.counter("gpurun_records_total", records, float64(v.Finished.Succeeded), labels{"job_id", id, "verdict", "succeeded"})
-	s.counter("gpurun_records_total", records, float64(v.Finished.Failed), labels{"job_id", id, "verdict", "failed"})
-	s.counter("gpurun_records_total", records, float64(v.Finished.Dropped), labels{"job_id", id, "verdict", "dropped"})
-	s.gauge("gpurun_records_done", "Finished records, also of chunks in progress. It falls when a worker is lost.", float64(v.Done.Records), labels{"job_id", id})
-	s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), labels{"job_id", id})
+	s.counter("gpurun_records_total", records, float64(v.Finished.Succeeded), l.and("verdict", "succeeded"))
+	s.counter("gpurun_records_total", records, float64(v.Finished.Failed), l.and("verdict", "failed"))
+	s.counter("gpurun_records_total", records, float64(v.Finished.Dropped), l.and("verdict", "dropped"))
+	s.gauge("gpurun_records_done", "Finished records, also of chunks in progress. It falls when a worker is lost.", float64(v.Done.Records), l)
+	s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), l)
 	for kind, n := range v.FailuresByKind {
-		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), labels{"job_id", id, "kind", kind})
+		s.counter("gpurun_failures_total", "Failed records by kind, including those of earlier runs.", float64(n), l.and("kind", kind))
 	}
-	s.gauge("gpurun_records_per_second", "Records per second in the last half minute.", v.Rate, labels{"job_id", id})
-	s.histogram("gpurun_batch_duration_seconds", "How long batches took on their devices.", v.Batches, labels{"job_id", id})
-	s.histogram("gpurun_segment_duration_seconds", "How long the kernel computed for a committed segment.", v.Segments, labels{"job_id", id})
+	s.gauge("gpurun_records_per_second", "Records per second in the last half minute.", v.Rate, l)
+	s.histogram("gpurun_batch_duration_seconds", "How long batches took on their devices.", v.Batches, l)
+	s.histogram("gpurun_segment_duration_seconds", "How long the kernel computed for a committed segment.", v.Segments, l)
 	for name, n := range v.Figures {
-		s.counter("gpurun_"+metricName(name)+"_total", "A count of the job's workers: "+name+".", n, labels{"job_id", id})
+		s.counter("gpurun_"+metricName(name)+"_total", "A count of the job's workers: "+name+".", n, l)
 	}
 	if v.Figures["total_tokens"] > 0 {
-		s.gauge("gpurun_tokens_per_second", "Tokens generated per second in the last half minute; used, if none are generated.", v.TokenRate, labels{"job_id", id})
+		s.gauge("gpurun_tokens_per_second", "Tokens generated per second in the last half minute; used, if none are generated.", v.TokenRate, l)
 	}
-	s.workers(job)
-	s.devices(job)
+	s.workers(job, l)
+	s.devices(job, l)
 }
 
 // queued counts the records that are neither finished nor with a worker.
@@ -50,27 +50,27 @@ func queued(job Job) int64 {
 	return max(0, n)
 }
 
-func (s sink) workers(job Job) {
+func (s sink) workers(job Job, l labels) {
 	var restarts, retries, lost int64
 	phases := make(map[view.Phase]int)
 	for _, w := range job.View.Workers {
 		restarts, retries, lost = restarts+w.Restarts, retries+w.Retries, lost+w.Lost
 		phases[w.Phase]++
 		s.gauge("gpurun_kernel_load_seconds", "How long a worker's kernel last took to open.", w.Load.Seconds(),
-			labels{"job_id", job.ID, "slot", strconv.Itoa(w.Slot), "device", w.Device})
+			l.and("slot", strconv.Itoa(w.Slot), "device", w.Device))
 	}
-	s.counter("gpurun_kernel_restarts_total", "Kernel processes started after one died.", float64(restarts), labels{"job_id", job.ID})
-	s.counter("gpurun_batch_retries_total", "Batches computed again, whole or in parts.", float64(retries), labels{"job_id", job.ID})
-	s.counter("gpurun_workers_lost_total", "Workers that were lost.", float64(lost), labels{"job_id", job.ID})
+	s.counter("gpurun_kernel_restarts_total", "Kernel processes started after one died.", float64(restarts), l)
+	s.counter("gpurun_batch_retries_total", "Batches computed again, whole or in parts.", float64(retries), l)
+	s.counter("gpurun_workers_lost_total", "Workers that were lost.", float64(lost), l)
 	for phase, n := range phases {
-		s.gauge("gpurun_workers", "Workers by phase.", float64(n), labels{"job_id", job.ID, "phase", string(phase)})
+		s.gauge("gpurun_workers", "Workers by phase.", float64(n), l.and("phase", string(phase)))
 	}
 }
 
 // devices sends what the job does on each device. The GPUs themselves come from GPUs.
-func (s sink) devices(job Job) {
+func (s sink) devices(job Job, l labels) {
 	for _, d := range job.View.Devices {
-		l := append(labels{"job_id", job.ID}, deviceLabels(d.GPU, d.ID, d.UUID, d.Name)...)
+		l := l.and(deviceLabels(d.GPU, d.ID, d.UUID, d.Name)...)
 		s.gauge("gpurun_pace", "The share of time in which a device may compute.", d.Pace, l)
 		s.counter("gpu_throughput_ops_total", "Records that a device has computed, also those that were lost with a worker.", float64(d.Records), l)
 		s.histogram("gpu_operation_latency_seconds", "How long a device took for a batch.", d.Batches, l)

@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,6 +90,9 @@ type sink struct{ out chan<- prometheus.Metric }
 
 // labels are the labels of a metric, names and values in turn.
 type labels []string
+
+// and returns the labels with more.
+func (l labels) and(more ...string) labels { return slices.Concat(l, more) }
 
 func (l labels) split() (names, values []string) {
 	for i := 0; i+1 < len(l); i += 2 {

@@ -29,18 +29,14 @@ type lines struct {
 
 func newLines(out io.Writer, interval time.Duration, v func() view.View) *lines {
 	l := &lines{view: v, out: out, stop: make(chan struct{})}
-	l.ended.Add(1)
-	go l.run(interval)
+	l.ended.Go(func() { l.run(interval) })
 	return l
 }
 
 func (l *lines) run(interval time.Duration) {
-	defer l.ended.Done()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	for {
 		select {
-		case <-ticker.C:
+		case <-time.After(interval):
 			if text := jobLine(l.view()); text != "" {
 				_, _ = l.Write([]byte(text + "\n"))
 			}

@@ -17,6 +17,9 @@ import (
 	"github.com/gpurun/gpurun/internal/view"
 )
 
+// NewTable aligns cells, which tabs separate, until it is flushed.
+func NewTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }
+
 // WriteOverview prints a host: a line for each GPU and one for each running job.
 func WriteOverview(w io.Writer, o host.Overview) {
 	head := o.Host + "  " + o.Time.Local().Format(time.DateTime)
@@ -27,7 +30,7 @@ func WriteOverview(w io.Writer, o host.Overview) {
 	for _, note := range o.Notes {
 		fmt.Fprintln(w, plain(note))
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := NewTable(w)
 	for _, g := range o.GPUs {
 		fmt.Fprintln(table, strings.Join(gpuRow(g), "\t"))
 	}
@@ -141,7 +144,7 @@ func jobRow(job jobs.State) []string {
 
 // WriteLeases prints leases, one per line.
 func WriteLeases(w io.Writer, leases []lease.Lease, now time.Time) {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := NewTable(w)
 	for _, l := range leases {
 		ends := "until deallocated"
 		switch {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/cluster"
@@ -31,7 +30,7 @@ func WriteRun(w io.Writer, o cluster.Overview) {
 	if o.Answers > 0 {
 		fmt.Fprintln(w, AnswersText(o.Answers))
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := NewTable(w)
 	fmt.Fprintf(table, "SHARD\tSTATE\tRECORDS\tFAILED\tRATE\tWHERE\n")
 	for _, group := range groupShards(o.Shards) {
 		first := group[0]

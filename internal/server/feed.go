@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// keptEvents is how many events of each of the two rings can be replayed.
+	// keptEvents is how many events of each of the two lists can be replayed.
 	keptEvents = 1000
 	// flushInterval is how often listeners get what is new.
 	flushInterval = time.Second
@@ -35,8 +36,8 @@ type Feed struct {
 
 	mu      sync.Mutex
 	last    uint64 // the number of the last event
-	notable ring
-	chunks  ring // frequent and less interesting; they do not displace the others
+	notable []entry
+	chunks  []entry // frequent and less interesting; they do not displace the others
 	latest  map[string]entry
 
 	// flushing is held while listeners are served or added, so that each gets every event
@@ -57,19 +58,12 @@ type entry struct {
 	event  orchestrator.Event
 }
 
-// ring keeps the last entries.
-type ring struct {
-	entries []entry
-	next    int
-}
-
-func (r *ring) add(e entry) {
-	if len(r.entries) < keptEvents {
-		r.entries = append(r.entries, e)
-		return
+// keep adds an entry to the last ones.
+func keep(entries []entry, e entry) []entry {
+	if len(entries) >= keptEvents {
+		entries = slices.Delete(entries, 0, keptEvents/10) // some at once: they move
 	}
-	r.entries[r.next] = e
-	r.next = (r.next + 1) % keptEvents
+	return append(entries, e)
 }
 
 // NewFeed returns a feed for one run of a job; id identifies the run.
@@ -89,9 +83,9 @@ func (f *Feed) Event(event orchestrator.Event) {
 	case orchestrator.DeviceSample:
 		f.latest["sample "+event.Device] = e
 	case orchestrator.ChunkStarted, orchestrator.ChunkDone:
-		f.chunks.add(e)
+		f.chunks = keep(f.chunks, e)
 	default:
-		f.notable.add(e)
+		f.notable = keep(f.notable, e)
 	}
 }
 
@@ -99,21 +93,8 @@ func (f *Feed) Event(event orchestrator.Event) {
 func (f *Feed) since(number uint64) ([]entry, uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []entry
-	take := func(e entry) {
-		if e.number > number {
-			all = append(all, e)
-		}
-	}
-	for _, e := range f.notable.entries {
-		take(e)
-	}
-	for _, e := range f.chunks.entries {
-		take(e)
-	}
-	for _, e := range f.latest {
-		take(e)
-	}
+	all := slices.AppendSeq(slices.Concat(f.notable, f.chunks), maps.Values(f.latest))
+	all = slices.DeleteFunc(all, func(e entry) bool { return e.number <= number })
 	slices.SortFunc(all, func(a, b entry) int { return int(int64(a.number) - int64(b.number)) })
 	return all, f.last
 }

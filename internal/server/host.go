@@ -19,6 +19,7 @@ import (
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // lookTime is how long the driver may take for an overview.
@@ -295,17 +296,11 @@ func (a *gpuAPI) systemRoute(overview func() *host.Overview) route {
 	state := newCached(reader.Read)
 	get := func(w http.ResponseWriter, _ *http.Request) {
 		h := state.get()
-		status := SystemStatus{GPU: a.all(), CPU: CPUStatus{Cores: runtime.NumCPU()}, Overview: overview()}
-		if percent, known := h.CPU.Get(); known {
-			status.CPU.Percent = &percent
-		}
-		if total, known := h.MemoryTotal.Get(); known {
-			mb := megabytes(total)
-			status.Memory.Total = &mb
-		}
-		if available, known := h.MemoryAvailable.Get(); known {
-			mb := megabytes(available)
-			status.Memory.Available = &mb
+		status := SystemStatus{GPU: a.all(), CPU: CPUStatus{runtime.NumCPU(), view.Number(h.CPU)}, Memory: MemoryStatus{view.Number(h.MemoryTotal), view.Number(h.MemoryAvailable)}, Overview: overview()}
+		for _, bytes := range []*float64{status.Memory.Total, status.Memory.Available} {
+			if bytes != nil {
+				*bytes /= 1 << 20
+			}
 		}
 		succeed(w, "", status)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -158,7 +157,6 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 	if r.TTL != nil {
 		ttl = time.Duration(*r.TTL * float64(time.Second))
 	}
-	quota := l.Rules.QuotaOf(r.ID)
 	switch {
 	case r.Required < 1 || r.Required > maxRequired:
 		return Allocated{}, fault.BadLease.New("required_mb must be at least 1")
@@ -166,37 +164,24 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 		return Allocated{}, fault.BadLease.New("ttl_seconds must be more than 0 and at most %d", int(maxTTL.Seconds()))
 	}
 	memory := uint64(r.Required) * lease.MiB
-	for _, err := range []error{lease.CheckName(r.ID), quota.Check(r.ID, memory)} {
-		if err != nil {
-			return Allocated{}, err
-		}
+	if err := claim.CheckRequest(l.Rules, r.ID, memory); err != nil {
+		return Allocated{}, err
 	}
 	devices, err := l.choose(ctx, r.GPU)
 	if err != nil {
 		return Allocated{}, err
 	}
-	folder, err := lease.Open("")
-	if err != nil {
-		return Allocated{}, err
-	}
-	held, err := folder.Acquire(ctx, lease.Request{
-		Name: r.ID, Number: 1, Named: r.GPU != nil,
-		GPUs:   func(ctx context.Context) ([]lease.GPU, error) { return claim.Cards(ctx, devices, gpu.Options{}) },
-		Memory: memory, Prefer: quota.Prefer(), Owned: true, TTL: ttl, OneOfAName: true, Limits: l.Rules.Limits(), Quota: quota,
-	})
+	held, chosen, err := claim.Allocate(ctx, l.Rules, devices, lease.Request{Name: r.ID, Memory: memory, Named: r.GPU != nil, Owned: true, TTL: ttl})
 	if err != nil {
 		return Allocated{}, err
 	}
 	got := held.Leases()[0]
-	chosen := devices[slices.IndexFunc(devices, func(d gpu.Device) bool { return claim.Key(d) == got.GPU })]
 	if !l.keep(&heldLease{Held: held, name: r.ID, gpu: chosen}, ttl) {
 		held.Release()
 		return Allocated{}, fault.LeaseInUse.New("this server already holds %d leases", maxLeases)
 	}
 	l.Changed()
-	result := Allocated{ID: r.ID, GPU: gpuID(chosen.ID()), Allocated: megabytes(got.Memory), Expires: &got.Expires}
-	result.Available = l.available(ctx, chosen, folder)
-	return result, nil
+	return Allocated{ID: r.ID, GPU: gpuID(chosen.ID()), Allocated: megabytes(got.Memory), Expires: &got.Expires, Available: l.available(ctx, chosen)}, nil
 }
 
 // choose returns the GPUs that a request may get.
@@ -208,7 +193,7 @@ func (l *Leases) choose(ctx context.Context, id *gpuID) ([]gpu.Device, error) {
 	if id != nil {
 		for _, d := range devices {
 			if means(*id, d) {
-				return []gpu.Device{d}, claim.CheckLeasable([]gpu.Device{d})
+				return []gpu.Device{d}, nil
 			}
 		}
 		return nil, unknownGPU{fault.UnknownDevice.Of(fault.NoDevice, "there is no GPU %q", string(*id))}
@@ -216,18 +201,18 @@ func (l *Leases) choose(ctx context.Context, id *gpuID) ([]gpu.Device, error) {
 	if len(devices) == 0 {
 		return nil, fault.NoGPU.New("there is no GPU to lease")
 	}
-	devices, _, err = claim.Leasable(devices)
-	return devices, err
+	return devices, nil
 }
 
 // available is how much of a GPU is left; nil if unknown.
-func (l *Leases) available(ctx context.Context, d gpu.Device, folder *lease.Folder) *float64 {
-	cards, err := claim.Cards(ctx, []gpu.Device{d}, gpu.Options{})
-	if err != nil {
-		return nil
+func (l *Leases) available(ctx context.Context, d gpu.Device) *float64 {
+	folder, err := lease.Open("")
+	var leases []lease.Lease
+	if err == nil {
+		leases, err = folder.List()
 	}
-	leases, err := folder.List()
-	if err != nil {
+	cards, unread := claim.Cards(ctx, []gpu.Device{d}, gpu.Options{})
+	if err != nil || unread != nil {
 		return nil
 	}
 	free := megabytes(lease.Count(cards, leases, l.Rules.Limits())[0].Free)
@@ -272,11 +257,7 @@ func (l *Leases) postDeallocate(w http.ResponseWriter, r *http.Request) {
 		if !held.on(request.GPU) || !l.release(held) {
 			continue
 		}
-		result := Allocated{ID: request.ID, GPU: gpuID(held.gpu.ID())}
-		if folder, err := lease.Open(""); err == nil {
-			result.Available = l.available(r.Context(), held.gpu, folder)
-		}
-		succeed(w, "", result)
+		succeed(w, "", Allocated{ID: request.ID, GPU: gpuID(held.gpu.ID()), Available: l.available(r.Context(), held.gpu)})
 		return
 	}
 	fail(w, http.StatusNotFound, "%q holds nothing that was allocated here", request.ID)

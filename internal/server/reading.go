@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/view"
 )
 
 // Reading is what is known about a GPU at one moment. Figures that the card does not
@@ -37,22 +38,13 @@ func (r Reading) same(other Reading) bool {
 
 // newReading returns the figures of a sample.
 func newReading(at time.Time, s gpu.Sample) Reading {
-	r := Reading{Time: at, Load: numeric(s.Utilization), Temperature: numeric(s.Temperature), Power: numeric(s.Power), slowdown: s.Slowdown}
+	r := Reading{Time: at, Load: view.Number(s.Utilization), Temperature: view.Number(s.Temperature), Power: view.Number(s.Power), slowdown: s.Slowdown}
 	if m, known := s.Memory.Get(); known && m.Total > 0 {
 		used, total := megabytes(m.Used), megabytes(m.Total)
 		share := 100 * used / total
 		r.MemoryUsed, r.MemoryTotal, r.MemoryShare = &used, &total, &share
 	}
 	return r
-}
-
-func numeric[T ~int | ~float64](o gpu.Optional[T]) *float64 {
-	value, known := o.Get()
-	if !known {
-		return nil
-	}
-	number := float64(value)
-	return &number
 }
 
 // megabytes converts to the MiB that the documents call MB.

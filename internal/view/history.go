@@ -37,7 +37,7 @@ func (p point) device(i int) (f figures) {
 
 func figuresOf(d Device) figures {
 	records := float64(d.Records)
-	f := figures{&records, &d.Pace, number(d.Temperature), number(d.Utilization), nil, number(d.Power)}
+	f := figures{&records, &d.Pace, Number(d.Temperature), Number(d.Utilization), nil, Number(d.Power)}
 	if m, ok := d.Memory.Get(); ok {
 		used := float64(m.Used)
 		f[4] = &used
@@ -45,7 +45,8 @@ func figuresOf(d Device) figures {
 	return f
 }
 
-func number[T int | gpu.Watt](o gpu.Optional[T]) *float64 {
+// Number returns a figure; nil if it is unknown.
+func Number[T ~int | ~uint64 | ~float64](o gpu.Optional[T]) *float64 {
 	value, ok := o.Get()
 	if !ok {
 		return nil
