@@ -335,3 +335,16 @@ func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
 }
+
+// IsModelServer reports whether a kernel asks a model server.
+func IsModelServer(kernel string) bool {
+	return strings.HasPrefix(kernel, "openai:") || strings.HasPrefix(kernel, "serve:")
+}
+
+// SendsRequests reports whether a kernel passes the requests of batch files on to a model server:
+// one that has a prompt makes requests of other records.
+func SendsRequests(kernel string, config []byte) bool {
+	var options struct{ Prompt string }
+	_ = json.Unmarshal(config, &options) // the kernel reports what is wrong with it
+	return options.Prompt == "" && IsModelServer(kernel)
+}

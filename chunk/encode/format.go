@@ -1,6 +1,7 @@
 package encode
 
 import (
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +45,14 @@ func (f Format) Ending() string { return "." + f.Name }
 
 // Encodes reports whether the format differs from plain lines.
 func (f Format) Encodes() bool { return f.Codec != nil || f.Table }
+
+// EncodeNothing writes what an output without lines consists of.
+func (f Format) EncodeNothing(out io.Writer) error {
+	if f.Codec == nil {
+		return nil
+	}
+	return f.Codec.Encode(out, strings.NewReader(""), 0)
+}
 
 // Unencoded returns the size of lines before they were encoded, as reports have it: 0 for an
 // output that does not encode lines.

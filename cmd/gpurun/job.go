@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jobfile"
@@ -156,9 +155,7 @@ func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 		return c, err
 	}
 	c.Input.Columns = joinTypes(c.Input.Columns)
-	if output, err := encode.Choose(c.Output.Path, c.Output.Format); err == nil && output.Table {
-		c.Input.Columns, c.Output.Columns = nil, c.Input.Columns
-	}
+	spec.PlaceColumns(&c.Input, &c.Output)
 	if file := textOf(j.flags, "monitor-config"); file != "" {
 		if c.Devices.Monitor, err = gpu.LoadConfig(file); err != nil {
 			return c, err
@@ -167,8 +164,8 @@ func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 	if err := setKernel(&c.Kernel, j.flags); err != nil {
 		return c, err
 	}
-	if textsOf(j.flags, "step") == nil {
-		c.Format = impliedFormat(c)
+	if textsOf(j.flags, "step") == nil && plugins.SendsRequests(c.Kernel.Name, c.Kernel.Config) {
+		c.Format = cmp.Or(c.Format, spec.RequestFormat(c.Input, c.Output))
 	}
 	if c.Dir, err = j.kernelDir(); err != nil {
 		return c, err

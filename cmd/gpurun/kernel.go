@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
@@ -41,7 +38,7 @@ func withTruncated(kernel string, config []byte, value string) ([]byte, error) {
 	if value == "" {
 		return config, nil
 	}
-	if !isModelServer(kernel) {
+	if !plugins.IsModelServer(kernel) {
 		return nil, fault.BadValue.New("--truncated is for openai: and serve:, not for %s", kernel)
 	}
 	members := make(map[string]json.RawMessage)
@@ -53,6 +50,9 @@ func withTruncated(kernel string, config []byte, value string) ([]byte, error) {
 	members["truncated"] = strconv.AppendQuote(nil, value)
 	return json.Marshal(members)
 }
+
+// byteOrderMark starts files written by some editors.
+const byteOrderMark = "\ufeff"
 
 // readConfig accepts inline JSON or the name of a JSON file.
 func readConfig(flag, value string) ([]byte, error) {
@@ -138,24 +138,6 @@ func stepIndex(steps []string, name string) int {
 	return found
 }
 
-// impliedFormat returns the format of a job that names none. Without a prompt, openai: and
-// serve: send lines of batch files, so the results are such lines, too, where the output can
-// hold them.
-func impliedFormat(c orchestrator.Config) string {
-	output, err := encode.Choose(c.Output.Path, c.Output.Format)
-	var options struct{ Prompt string }
-	_ = json.Unmarshal(c.Kernel.Config, &options) // the kernel reports what is wrong with it
-	switch {
-	case c.Format != "", options.Prompt != "", !isModelServer(c.Kernel.Name):
-		return c.Format
-	case err == nil && output.Table || len(c.Output.Columns) > 0 || len(c.Output.Arrays) > 0 || len(c.Output.Keep) > 0 || c.Output.SourceField != "":
-		return ""
-	case c.Input.Format != "" && c.Input.Format != "jsonl", slices.ContainsFunc(append(c.Input.Paths, c.Input.Path), namesTable):
-		return ""
-	}
-	return orchestrator.OpenAIBatch
-}
-
 // joinTypes joins what a comma in a type has separated: dec:decimal(38,10).
 func joinTypes(columns []string) (joined []string) {
 	for _, text := range columns {
@@ -166,14 +148,4 @@ func joinTypes(columns []string) (joined []string) {
 		}
 	}
 	return joined
-}
-
-func isModelServer(kernel string) bool {
-	return strings.HasPrefix(kernel, "openai:") || strings.HasPrefix(kernel, "serve:")
-}
-
-// namesTable reports whether a file has the name of a table.
-func namesTable(path string) bool {
-	path = strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
-	return slices.Contains([]string{".csv", ".tsv", ".parquet"}, filepath.Ext(path))
 }

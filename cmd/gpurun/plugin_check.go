@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/internal/trial"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/plugins"
@@ -51,16 +50,20 @@ func newPluginCheck() *cobra.Command {
 		Long:  pluginCheckHelp,
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			config.Kernel.Name, o.Options.Tolerance = args[0], o.Tolerance.value
 			if err := setKernel(&config.Kernel, cmd.Flags()); err != nil {
 				return err
 			}
 			if len(args) == 2 {
-				var err error
-				if o.Records, err = readSample(args[1]); err != nil {
+				sample := trial.Sample{Inputs: args[1:], Count: maxSamples}
+				err := sample.Read(cmd.Context())
+				if err == nil {
+					o.Records, err = sample.Lines()
+				}
+				if err != nil {
 					return err
 				}
 			}
-			config.Kernel.Name, o.Options.Tolerance = args[0], o.Tolerance.value
 			return checkKernel(cmd.Context(), config, o.Options, o.Verbose)
 		},
 	}, &o,
@@ -80,80 +83,53 @@ func newPluginCheck() *cobra.Command {
 func checkKernel(ctx context.Context, config orchestrator.Config, options kerneltest.Options, verbose bool) error {
 	ctx, stop := untilStopped(ctx)
 	defer stop()
-	k := config.Kernel
-	r, err := resolver(plugins.PythonOptions{Interpreter: k.Python, IOWorkers: k.IOWorkers, NaN: k.NaN})
+	k, err := resolve(ctx, config)
 	if err != nil {
 		return err
 	}
-	r.Exec = plugins.ExecOptions{Mode: k.ExecMode, ID: k.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
-	named, err := r.Resolve(k.Name, plugins.Config(k.Config))
-	if err != nil {
-		return err
-	}
-	device, env, err := checkDevice(ctx, cmp.Or(config.Devices.GPUs, "all"))
-	if err != nil {
-		return err
-	}
-	options.Config, options.Device = named.Config, device
+	options.Config, options.Device = k.named.Config, k.device
 	defer proc.KillChildren() // processes that the kernel left behind
-	fmt.Printf("%s on %s\n", k.Name, device.Name)
-	_, _, isPython := plugins.CutPython(k.Name)
+	fmt.Printf("%s on %s\n", config.Kernel.Name, k.device.Name)
+	_, _, isPython := plugins.CutPython(config.Kernel.Name)
 	if isPython {
-		showPython(ctx, named.Config)
+		showPython(ctx, k.named.Config)
 	}
 	log := &tailLog{verbose: verbose}
-	command := plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: r.Dir, Log: log}
+	command := plugins.Command{Path: k.named.Path, Args: k.named.Args, Env: k.env, Dir: k.dir, Log: log}
 	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(command), options), adviser(isPython), log)
 }
 
-// checkDevice returns the first device of a selection and the environment that pins it.
-func checkDevice(ctx context.Context, selected string) (plugins.Device, []string, error) {
-	devices, err := selectDevices(ctx, "gpus", selected)
-	if err != nil {
-		return plugins.Device{}, nil, err
-	}
-	first := devices[0]
-	device := plugins.Device{Name: first.String(), Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: 1}
-	if first.Kind == gpu.GPU {
-		device.GPU, device.Count = true, 1
-	}
-	return device, append(os.Environ(), gpu.PinEnv(devices[:1])...), nil
+// resolved is a kernel that can be started without a job: on one device, which env pins.
+type resolved struct {
+	named  plugins.Named
+	dir    string
+	device plugins.Device
+	env    []string
 }
 
-// byteOrderMark starts files written by some editors.
-const byteOrderMark = "\ufeff"
-
-// readSample reads the first records of a file. Unlike in a job, invalid JSON is an error.
-func readSample(path string) ([]string, error) {
-	file, err := os.Open(path)
+// resolve finds the kernel of a job, and the first of its devices.
+func resolve(ctx context.Context, config orchestrator.Config) (k resolved, err error) {
+	of := config.Kernel
+	r, err := resolver(plugins.PythonOptions{Interpreter: of.Python, IOWorkers: of.IOWorkers, NaN: of.NaN})
 	if err != nil {
-		return nil, fault.BadSample.New("sample: %w", err)
+		return k, err
 	}
-	defer file.Close()
-	var records []string
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 16<<20)
-	for number := 1; lines.Scan() && len(records) < maxSamples; number++ {
-		line := lines.Text()
-		if number == 1 {
-			line = strings.TrimPrefix(line, byteOrderMark)
-		}
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
-		}
-		if !jsonline.Valid([]byte(line)) {
-			return nil, fault.BadSample.New("sample %s: line %d is not valid JSON", path, number)
-		}
-		records = append(records, line)
+	r.Exec = plugins.ExecOptions{Mode: of.ExecMode, ID: of.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
+	k.dir = r.Dir
+	if k.named, err = r.Resolve(of.Name, plugins.Config(of.Config)); err != nil {
+		return k, err
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fault.BadSample.New("sample: %w", err)
+	devices, err := selectDevices(ctx, "gpus", cmp.Or(config.Devices.GPUs, "all"))
+	if err != nil {
+		return k, err
 	}
-	if len(records) == 0 {
-		return nil, fault.BadSample.New("sample %s contains no records", path)
+	first := devices[0]
+	k.device = plugins.Device{Name: first.String(), Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: 1}
+	if first.Kind == gpu.GPU {
+		k.device.GPU, k.device.Count = true, 1
 	}
-	return records, nil
+	k.env = append(os.Environ(), gpu.PinEnv(devices[:1])...)
+	return k, nil
 }
 
 // showPython shows a Python kernel's interpreter and frameworks. The checks report any

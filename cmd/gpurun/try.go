@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"github.com/gpurun/gpurun/internal/trial"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
-	"github.com/gpurun/gpurun/plugins"
 )
 
 const tryHelp = `Run a kernel on a few records in the foreground, and show each record next to what
@@ -54,13 +52,14 @@ func newTry() *cobra.Command {
 		Long:  tryHelp,
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			config.Kernel.Name = args[0]
 			if err := checkFetch(cmd.Flags(), config.Fetch); err != nil {
 				return err
 			}
 			if err := setKernel(&config.Kernel, cmd.Flags()); err != nil {
 				return err
 			}
-			return try(cmd.Context(), args[0], args[1:], o, config)
+			return try(cmd.Context(), args[1:], o, config)
 		},
 	}, &o,
 		spec.Setting{Name: "records", Short: "n", Kind: spec.Int, Field: "Records", Default: "3", Least: 1, Common: true, Help: "number of records"},
@@ -70,26 +69,18 @@ func newTry() *cobra.Command {
 	return cmd
 }
 
-func try(ctx context.Context, kernel string, inputs []string, o tryOptions, config orchestrator.Config) error {
+func try(ctx context.Context, inputs []string, o tryOptions, config orchestrator.Config) error {
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	sample := trial.Sample{Inputs: inputs, Format: config.Input.Format, Columns: config.Input.Columns, Skip: o.Offset, Count: o.Records, Fetch: config.Fetch}
 	if err := sample.Read(ctx); err != nil {
 		return err
 	}
-	k := config.Kernel
-	r, err := resolver(plugins.PythonOptions{Interpreter: k.Python, NaN: k.NaN})
+	k, err := resolve(ctx, config)
 	if err != nil {
 		return err
 	}
-	r.Exec = plugins.ExecOptions{Mode: k.ExecMode, ID: k.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
-	t := trial.Trial{Kernel: kernel, Dir: r.Dir, Out: os.Stdout, Message: message}
-	if t.Named, err = r.Resolve(kernel, plugins.Config(k.Config)); err != nil {
-		return err
-	}
-	if t.Device, t.Env, err = checkDevice(ctx, cmp.Or(config.Devices.GPUs, "all")); err != nil {
-		return err
-	}
+	t := trial.Trial{Kernel: config.Kernel.Name, Named: k.named, Device: k.device, Env: k.env, Dir: k.dir, Out: os.Stdout, Message: message}
 	if progress.IsTerminal(os.Stdout) {
 		t.Width, t.Color = terminalColumns(), os.Getenv("NO_COLOR") == ""
 	}

@@ -412,10 +412,12 @@ func TestEmptyEncodedOutput(t *testing.T) {
 			}
 			m := &merge{run: r, MergeOptions: MergeOptions{Progress: func(int64, int64) {}}}
 			if left != "none" {
-				if m.earlier, err = r.newAttempt(-1, mergeKey, 0, nil); err != nil {
+				before, err := r.newAttempt(-1, mergeKey, 0, nil)
+				if err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(m.earlier.Output(), []byte(left), 0o666); err != nil {
+				m.before = before.dir
+				if err := os.WriteFile(before.Output(), []byte(left), 0o666); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -88,7 +88,7 @@ type merge struct {
 	run     *Run
 	results []Result
 	attempt *Attempt
-	earlier *Attempt // an interrupted merge whose process has ended; nil if there is none
+	before  string // the folder of an interrupted merge whose process has ended; "" if there is none
 	merged  Merged
 	// replaces: the run was merged before, but its output is gone or must be replaced.
 	replaces bool
@@ -130,14 +130,17 @@ func (r *Run) Merge(ctx context.Context, options MergeOptions) (Merged, error) {
 // alreadyMerged returns the finished merge, if there still is an output: failed records may
 // have been retried in it since.
 func (r *Run) alreadyMerged() (Merged, bool) {
-	var m Merged
-	if err := readJSON(r.join(mergedFile), &m); err != nil || m.Run != r.ID {
-		return m, false
-	}
-	m.Output = r.Output // the folder may have moved with it
+	m, merged := r.lastMerge()
 	_, err := os.Stat(m.Output)
-	m.Already = err == nil
+	m.Already = merged && err == nil
 	return m, m.Already
+}
+
+// lastMerge returns the finished merge, whatever has become of its output since.
+func (r *Run) lastMerge() (m Merged, merged bool) {
+	merged = readJSON(r.join(mergedFile), &m) == nil && m.Run == r.ID
+	m.Output, m.Already = r.Output, merged // the folder may have moved with it
+	return m, merged
 }
 
 // Merged reports whether the run is merged, and its output is still there.
@@ -229,7 +232,7 @@ func (m *merge) claim(ctx context.Context) (err error) {
 		}
 		m.attempt, m.merged.Attempt = a, a.info.Attempt
 		if s.Claims > 0 {
-			m.earlier = watch.ended(m.run.claimPath(mergeKey, s.Claims))
+			m.before = watch.ended(m.run.claimPath(mergeKey, s.Claims))
 		}
 		return nil
 	}
@@ -270,12 +273,8 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 // overtaken returns the merge of another process, which took this one for lost. What that one
 // has written stays: failed records may have been retried in it since.
 func (m *merge) overtaken() (Merged, bool) {
-	var done Merged
-	if m.replaces || readJSON(m.run.join(mergedFile), &done) != nil || done.Run != m.run.ID {
-		return done, false
-	}
-	done.Already = true
-	return done, true
+	done, merged := m.run.lastMerge()
+	return done, merged && !m.replaces
 }
 
 // Clean removes the outputs of all attempts of a merged run, those of corrected runs included,
@@ -301,36 +300,35 @@ func (m *merge) errorsOf(r Result) string {
 
 // write writes the output, and before it the errors file.
 func (m *merge) write(ctx context.Context) error {
+	var output, failed []piece
+	for _, r := range m.results {
+		p := piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.run.ResultOutput(r), sum: r.Output, records: r.Counts.Records}
+		output = append(output, p)
+		p.path, p.sum, p.records = m.errorsOf(r), r.Errors, 0
+		failed = append(failed, p)
+	}
 	if path := m.run.Manifest.Errors; path != "" {
-		var pieces []piece
-		for _, r := range m.results {
-			pieces = append(pieces, piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.errorsOf(r), sum: r.Errors})
-		}
-		if _, err := m.concatenate(ctx, m.attempt.Errors(), pieces); err != nil {
-			return err
-		}
-		if _, late := m.overtaken(); late {
-			return errElsewhere
-		}
-		if err := commit.NameFile(m.attempt.Errors(), path, m.Force); err != nil {
+		if _, err := m.writeFile(ctx, m.attempt.Errors(), failed, path); err != nil {
 			return err
 		}
 	}
 	if m.run.Parts {
 		return m.writeParts(ctx)
 	}
-	var pieces []piece
-	for _, r := range m.results {
-		pieces = append(pieces, piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.run.ResultOutput(r), sum: r.Output, records: r.Counts.Records})
-	}
-	sum, err := m.concatenate(ctx, m.attempt.Output(), pieces)
-	if err != nil {
-		return err
-	}
+	sum, err := m.writeFile(ctx, m.attempt.Output(), output, m.run.Output)
 	m.merged.Sum = sum
+	return err
+}
+
+// writeFile writes pieces to a file of the attempt, and gives it its name.
+func (m *merge) writeFile(ctx context.Context, path string, pieces []piece, name string) (chunk.FileSum, error) {
+	sum, err := m.concatenate(ctx, path, pieces)
+	if err != nil {
+		return sum, err
+	}
 	crash.Point("merge-written")
 	if _, late := m.overtaken(); late {
-		return errElsewhere
+		return sum, errElsewhere
 	}
-	return commit.NameFile(m.attempt.Output(), m.run.Output, m.Force)
+	return sum, commit.NameFile(path, name, m.Force)
 }

@@ -89,10 +89,7 @@ func (m *merge) concatenate(ctx context.Context, path string, pieces []piece) (c
 // resume takes over the file of an interrupted merge whose process has ended. What is in it
 // is verified piece by piece.
 func (m *merge) resume(path string) bool {
-	if m.earlier == nil {
-		return false
-	}
-	return link(filepath.Join(m.earlier.dir, filepath.Base(path)), path) == nil
+	return m.before != "" && link(filepath.Join(m.before, filepath.Base(path)), path) == nil
 }
 
 // isAt reports whether a file has the bytes of the piece at an offset.
@@ -112,10 +109,10 @@ func (p piece) isAt(ctx context.Context, file io.ReaderAt, offset int64) bool {
 // writeEmpty writes what an output without records consists of.
 func (m *merge) writeEmpty(out io.Writer) error {
 	format, err := encode.ByName(m.run.Format)
-	if err != nil || !format.Encodes() {
+	if err != nil {
 		return err
 	}
-	return format.Codec.Encode(out, strings.NewReader(""), 0)
+	return format.EncodeNothing(out)
 }
 
 // copyTo copies a piece and verifies it.

@@ -232,15 +232,15 @@ func (w *Watch) observe(key string, number int) (*observed, error) {
 	return o, nil
 }
 
-// ended returns the attempt of a claim that was observed, if its process is known to have
-// ended, so that its files no longer change. For any other attempt, lost ones included, it
-// returns nil.
-func (w *Watch) ended(claim string) *Attempt {
+// ended returns the folder of the attempt of a claim that was observed, if its process is known
+// to have ended, so that its files no longer change. For any other attempt, lost ones included,
+// it returns "".
+func (w *Watch) ended(claim string) string {
 	o := w.attempts[claim]
 	if o == nil || o.ended == nil && !o.info.ended() {
-		return nil
+		return ""
 	}
-	return &Attempt{Shard: -1, run: w.run, info: o.info, dir: w.run.join(attemptsDir, filepath.Base(o.info.Attempt))}
+	return w.run.join(attemptsDir, filepath.Base(o.info.Attempt))
 }
 
 // describe sets the state of a shard from its current attempt.

@@ -95,6 +95,17 @@ func (s *Sample) Read(ctx context.Context) error {
 	return nil
 }
 
+// Lines returns the records that were read. Unlike in a job, a line that is none is an error.
+func (s *Sample) Lines() (lines []string, err error) {
+	for _, r := range s.records {
+		if r.invalid != "" {
+			return nil, fault.BadSample.New("sample %s: %s: %s", strings.Join(s.Inputs, " "), r.place(), r.invalid)
+		}
+		lines = append(lines, string(r.line))
+	}
+	return lines, nil
+}
+
 // checked returns the line as a record, with the reason if it is not one.
 func checked(r sampleRecord) sampleRecord {
 	if !jsonline.Valid(r.line) {
