@@ -100,32 +100,15 @@ func (o *oldLines) read(to int64, with func(in io.Reader, size int64) (int64, er
 	if to >= 0 && to < o.at {
 		return o.changed("no record is at byte %d", to)
 	}
-	in := &faulty{Reader: o.lines}
-	n, err := with(in, to-o.at)
+	n, err := with(o.lines, to-o.at)
 	o.at += n
 	switch {
-	case in.err != nil:
-		return o.changed("%w", in.err)
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return o.changed("it is too short")
-	case fault.As(err) == nil:
-		return storage(err)
+	case err != nil && fault.As(err) == nil: // not of what is written
+		return o.changed("%w", err)
 	}
 	return err
-}
-
-// faulty notes why a reader fails.
-type faulty struct {
-	io.Reader
-	err error
-}
-
-func (f *faulty) Read(p []byte) (int, error) {
-	n, err := f.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		f.err = err
-	}
-	return n, err
 }
 
 // skip reads up to an offset.

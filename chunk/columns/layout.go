@@ -93,8 +93,10 @@ func (l *Layout) Place(number int) (start, size int) {
 }
 
 // Find returns the position of a column, -1 if there is none of that name.
-func (l *Layout) Find(name string) int {
-	return slices.IndexFunc(l.Columns, func(c Column) bool { return c.Name == name })
+func (l *Layout) Find(name string) int { return find(l.Columns, name) }
+
+func find(columns []Column, name string) int {
+	return slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
 }
 
 // maxRow limits the size of a row's values: a row is held in memory.
@@ -168,7 +170,12 @@ func (s *Shared) Fix(l Layout) {
 
 // Settle fixes the layout of a job that has ended without any result.
 func (s *Shared) Settle() {
-	if s != nil && s.Get() == nil {
+	if s == nil {
+		return
+	}
+	select {
+	case <-s.known:
+	default:
 		s.Fix(s.spec.Fallback())
 	}
 }

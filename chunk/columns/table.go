@@ -13,7 +13,7 @@ import (
 // unless the user gives them another type.
 func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
 	for _, c := range kernel {
-		at := slices.IndexFunc(t.Columns, func(o parquet.Column) bool { return o.Name == c.Name })
+		at := parquet.Find(t.Columns, c.Name)
 		switch {
 		case c.Kind == Float16 || c.Kind.Bytes() == 0 || len(c.Dimensions) > parquet.MaxDepth: // which becomes JSON
 		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType() && (t.Columns[at].Length == 0 || t.Columns[at].Length == c.Width)):
@@ -50,7 +50,7 @@ func (t *TableSpec) Layout(typed []Column, lines parquet.Sample, own map[string]
 	var stored []Column
 	for _, c := range schema.Columns { // in the order of the table
 		if c.Typed {
-			stored = append(stored, typed[slices.IndexFunc(typed, func(k Column) bool { return k.Name == c.Name })])
+			stored = append(stored, typed[find(typed, c.Name)])
 		}
 	}
 	return Layout{Columns: stored, Table: schema, Nulls: len(stored) > 0}, schema.Validate()
@@ -81,7 +81,7 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 		lines = &parquet.Sample{}
 	}
 	columnOf := func(name string, chosen parquet.Type, length int) parquet.Column {
-		if at := slices.IndexFunc(typed, func(c Column) bool { return c.Name == name }); at >= 0 {
+		if at := find(typed, name); at >= 0 {
 			return parquet.Column{Name: name, Type: parquet.Type(typed[at].Kind), Width: typed[at].Width, Dimensions: typed[at].Dimensions, Typed: true}
 		}
 		if chosen == "" {
@@ -97,7 +97,7 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 		return s
 	}
 	add := func(name string) {
-		if !slices.ContainsFunc(s.Columns, func(c parquet.Column) bool { return c.Name == name }) {
+		if parquet.Find(s.Columns, name) < 0 {
 			s.Columns = append(s.Columns, columnOf(name, "", 0))
 		}
 	}
@@ -112,7 +112,7 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 		}
 	}
 	for _, name := range order { // lines lack the typed columns, which are in between
-		if _, inLines := lines.Type(name); inLines || slices.ContainsFunc(typed, func(c Column) bool { return c.Name == name }) {
+		if _, inLines := lines.Type(name); inLines || find(typed, name) >= 0 {
 			add(name)
 		}
 	}
@@ -127,7 +127,7 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 func (t *TableSpec) typeOf(name string, lines *parquet.Sample, own bool) parquet.Type {
 	sampled, _ := t.Sample.Type(name)
 	result, _ := lines.Type(name)
-	at := slices.IndexFunc(t.Input, func(c parquet.Column) bool { return c.Name == name })
+	at := parquet.Find(t.Input, name)
 	switch {
 	case at < 0:
 	case !own:

@@ -61,13 +61,8 @@ func (o Options) finishedSums(sums []chunk.FileSum) []chunk.FileSum {
 }
 
 // sideSum returns the checksum of the durable rows of an array.
-func (s State) sideSum(i int) (sum chunk.FileSum) {
-	for _, e := range s.Encoded {
-		for _, u := range e.Units {
-			sum = sum.Join(u.side(i))
-		}
-	}
-	return sum
+func (s State) sideSum(i int) chunk.FileSum {
+	return s.sum(func(u Unit) chunk.FileSum { return u.side(i) })
 }
 
 // arrayFiles returns the files that hold the durable arrays; a path is empty if the file

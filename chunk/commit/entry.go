@@ -36,14 +36,6 @@ type Encoded struct {
 	Units []Unit `json:"units"`
 }
 
-// sum returns the checksum of the units.
-func (e Encoded) sum() (sum chunk.FileSum) {
-	for _, u := range e.Units {
-		sum = sum.Join(u.sum())
-	}
-	return sum
-}
-
 // Durable is how much of the output is on disk.
 type Durable struct {
 	// Next is the first record that is not in the output, Place its position in the input.

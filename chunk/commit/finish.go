@@ -25,7 +25,7 @@ func (o *Output) Finish() error {
 	if err := o.results.present(); err != nil {
 		return err
 	}
-	if err := o.journal(Entry{Complete: o.durable()}); err != nil {
+	if err := o.journal(Entry{Complete: &o.landed.durable}); err != nil {
 		return err
 	}
 	crash.Point("complete")
@@ -37,9 +37,7 @@ func (o *Output) seal() error {
 	if o.failed != nil {
 		return o.failed
 	}
-	if o.options.Layout != nil {
-		o.options.Layout.Settle() // there was no result
-	}
+	o.options.Layout.Settle() // there may be no result
 	if o.units.endAll() {
 		o.units.reach(o.head)
 	}

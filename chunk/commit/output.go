@@ -106,18 +106,21 @@ const (
 // complete.
 var Temporary = [chunk.PartFiles]string{"output.partial", "errors.partial", PartialFailures}
 
+// isOwn reports whether a file stays in the job folder: only its owner may read it.
+func (o Options) isOwn(kind int) bool {
+	return kind == chunk.Failures || kind == chunk.FailedRecords && o.KeepFailed
+}
+
 // replaces reports whether a file may replace an existing one. Files in the job folder
 // always may.
-func (o Options) replaces(kind int) bool {
-	return o.Replace || kind == chunk.Failures || kind == chunk.FailedRecords && o.KeepFailed
-}
+func (o Options) replaces(kind int) bool { return o.Replace || o.isOwn(kind) }
 
 // mode returns the mode of a file of the output.
 func (o Options) mode(kind int) os.FileMode {
-	if kind == chunk.FailedRecords && o.KeepFailed {
+	if o.isOwn(kind) {
 		return files.PrivateMode
 	}
-	return modes[kind]
+	return files.PublicMode
 }
 
 // paths returns the final and temporary names of the output's files.

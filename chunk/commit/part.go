@@ -20,13 +20,6 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-const (
-	partBuffer = 256 << 10
-	// directBytes is the size from which data is written directly instead of being copied
-	// to the buffer.
-	directBytes = 64 << 10
-)
-
 var newline = []byte("\n")
 
 // Two more files of a part in a job with columns.
@@ -38,9 +31,6 @@ const (
 
 // suffixes are those of the names of a part's files.
 var suffixes = [partFiles]string{".out", ".err", ".failures", ".rows", ".cols"}
-
-// modes are the modes of the finished files.
-var modes = [chunk.PartFiles]os.FileMode{files.PublicMode, files.PublicMode, files.PrivateMode}
 
 // Part is the result of a segment while it is being written.
 type Part struct {
@@ -316,7 +306,7 @@ func storage(err error) error {
 
 // partBuffers are reused because the system must find and clear the memory of a new buffer,
 // which is expensive for a small part.
-var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, partBuffer) }}
+var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, copyBytes) }}
 
 // partFile is a file that is created on its first write.
 type partFile struct {
@@ -336,13 +326,7 @@ func (s *partFile) Write(p []byte) (int, error) {
 		s.out.Reset(s.file)
 	}
 	_, _ = s.sum.Write(p)
-	if len(p) < directBytes {
-		return s.out.Write(p)
-	}
-	if err := s.out.Flush(); err != nil {
-		return 0, err
-	}
-	return s.file.Write(p)
+	return s.out.Write(p)
 }
 
 func (s *partFile) close() error {

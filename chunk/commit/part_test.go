@@ -249,7 +249,7 @@ func TestPartsShareBuffers(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	// Some are lost: to garbage collection, and on purpose to the race detector.
-	if used := after.TotalAlloc - before.TotalAlloc; used > parts*partBuffer/2 {
+	if used := after.TotalAlloc - before.TotalAlloc; used > parts*copyBytes/2 {
 		t.Errorf("%d parts took %d bytes", parts, used)
 	}
 }

@@ -105,10 +105,10 @@ func (o *Output) beginPoint(parts []chunk.Segment, perform func() error) {
 
 // makePoint begins a durable point for everything appended so far.
 func (o *Output) makePoint() {
-	parts, durable := o.parts, o.durable()
+	parts, durable := o.parts, o.landed.durable
 	o.parts, o.bytes = nil, 0
 	o.beginPoint(parts, func() error {
-		if err := o.journal(Entry{Durable: durable}); err != nil {
+		if err := o.journal(Entry{Durable: &durable}); err != nil {
 			return err
 		}
 		crash.Point("durable")
@@ -133,13 +133,6 @@ func (o *Output) settle() error {
 		o.parts = append(p.parts, o.parts...)
 	}
 	return err
-}
-
-// durable describes what may become durable.
-func (o *Output) durable() *Durable {
-	d := o.landed.durable
-	d.Tally = d.Tally.Clone()
-	return &d
 }
 
 // journal syncs the output and the journal, and then appends entry to the journal. Because

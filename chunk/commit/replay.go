@@ -146,7 +146,9 @@ func (r *replay) takeUnits(segments []chunk.Segment, from, to, want int64) (byte
 		}
 		delete(r.encoded, at)
 		r.units = append(r.units, e)
-		bytes += e.sum().Bytes
+		for _, u := range e.Units {
+			bytes += u.Bytes
+		}
 		if at = e.Next; e.Next == e.First {
 			break
 		}
@@ -195,10 +197,14 @@ func (r *replay) advance(d Durable) error {
 }
 
 // ResultSum returns what the checksum of the durable results must be.
-func (s State) ResultSum() chunk.FileSum {
-	var sum chunk.FileSum
+func (s State) ResultSum() chunk.FileSum { return s.sum(Unit.sum) }
+
+// sum returns the checksum of what all units have in one of the files.
+func (s State) sum(in func(Unit) chunk.FileSum) (sum chunk.FileSum) {
 	for _, e := range s.Encoded {
-		sum = sum.Join(e.sum())
+		for _, u := range e.Units {
+			sum = sum.Join(in(u))
+		}
 	}
 	return sum
 }

@@ -23,8 +23,7 @@ type results struct {
 	options   Options
 	target    target
 	cutter    *partCutter
-	part      int // number of the current file
-	table     bool
+	part      int    // number of the current file
 	units     []Unit // of a table: those of the current file
 	raw       int64  // bytes before encoding
 	sum       chunk.FileSum
@@ -45,7 +44,7 @@ func openResults(options Options, state State, cutter *partCutter, w *writeback)
 	if err != nil {
 		return r, err
 	}
-	if r.table = options.Format.Table; r.table {
+	if options.Format.Table {
 		r.units = cutter.units
 	}
 	for i, a := range options.Arrays {
@@ -131,7 +130,7 @@ func (r *results) end() (unit Unit, err error) {
 
 // head returns the first bytes of a file of a table that is empty so far.
 func (r *results) head() []byte {
-	if !r.table || r.target.size > r.target.begun {
+	if !r.options.Format.Table || r.target.size > r.target.begun {
 		return nil
 	}
 	return []byte(parquet.Head)
@@ -153,7 +152,7 @@ func (r *results) note(u *Unit, sum chunk.FileSum) {
 	u.Bytes, u.CRC = sum.Bytes, sum.CRC
 	r.sum = r.sum.Join(sum)
 	r.cutter.parts[r.part].join(sum)
-	if r.table {
+	if r.options.Format.Table {
 		r.units = append(r.units, *u)
 	}
 }

@@ -416,7 +416,7 @@ func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, 
 	chunktest.Must(t, err)
 	chunktest.Must(t, o.Commit(j.segment(t, 3, 3, apart)))
 	chunktest.Must(t, o.Commit(j.segment(t, 0, 3, apart)))
-	chunktest.Must(t, o.journal(Entry{Complete: o.durable()}))
+	chunktest.Must(t, o.journal(Entry{Complete: &o.landed.durable}))
 	o.close()
 	final, temporary := options.paths()
 	for _, i := range finishOrder[:named] {

@@ -20,7 +20,7 @@ func (s *Sample) Add(line []byte) {
 		if name == ErrorColumn || name == "" {
 			return true
 		}
-		at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+		at := Find(s.Columns, name)
 		if at < 0 {
 			at = len(s.Columns)
 			s.Columns = append(s.Columns, Column{Name: name})
@@ -33,7 +33,7 @@ func (s *Sample) Add(line []byte) {
 
 // Type returns the type of a member, if some record has it.
 func (s *Sample) Type(name string) (Type, bool) {
-	at := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Name == name })
+	at := Find(s.Columns, name)
 	if at < 0 {
 		return "", false
 	}

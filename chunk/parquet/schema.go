@@ -85,9 +85,14 @@ func (s Schema) All() []Column {
 	return append(slices.Clip(s.Columns), Column{Name: ErrorColumn, Type: JSON})
 }
 
+// Find returns the position of a column, -1 if there is none of that name.
+func Find(columns []Column, name string) int {
+	return slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
+}
+
 // Takes reports whether a member with this name may be in a line, to be stored or checked.
 func (s Schema) Takes(name string) bool {
-	return s.Closed || slices.ContainsFunc(s.Columns, func(c Column) bool { return c.Name == name })
+	return s.Closed || Find(s.Columns, name) >= 0
 }
 
 // Leaf returns how the values of the column are stored: the physical type, and the size of a

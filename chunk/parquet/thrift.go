@@ -140,34 +140,26 @@ func appendThrift(dst []byte, v reflect.Value) []byte {
 // damaged: every length is checked against the bytes that are left before memory is allocated.
 // Slices of bytes are parts of data.
 func Unmarshal(data []byte, v any) (int, error) {
-	r := &thriftReader{data: data}
+	r := &thriftReader{Numbers: Numbers{Data: data}}
 	r.fields(reflect.ValueOf(v).Elem())
-	return len(data) - len(r.data), r.err
+	return len(data) - len(r.Data), r.Err
 }
 
 type thriftReader struct {
-	data  []byte // that is left
+	Numbers
 	depth int
-	err   error
-}
-
-func (r *thriftReader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-	r.data = nil
 }
 
 // fields reads a struct; an invalid value skips it.
 func (r *thriftReader) fields(v reflect.Value) {
-	for id := int64(0); r.err == nil; {
+	for id := int64(0); r.Err == nil; {
 		header := r.next()
 		if header == 0 {
 			return
 		}
 		id += int64(header >> 4)
 		if header>>4 == 0 {
-			id = r.varint()
+			id = r.Varint()
 		}
 		var field reflect.Value
 		if v.IsValid() {
@@ -193,7 +185,7 @@ func (r *thriftReader) value(kind byte, v reflect.Value, isField bool) {
 	}
 	defer func() { r.depth-- }()
 	switch {
-	case r.err != nil:
+	case r.Err != nil:
 	case kind == thriftTrue || kind == thriftFalse:
 		if !isField { // the value of a field is its type
 			kind = r.next()
@@ -204,9 +196,9 @@ func (r *thriftReader) value(kind byte, v reflect.Value, isField bool) {
 	case isInteger:
 		r.integer(kind, v)
 	case kind == thriftDouble:
-		r.take(8)
+		r.Take(8)
 	case kind == thriftBinary:
-		switch data := r.take(r.uvarint()); {
+		switch data := r.Take(r.Uvarint()); {
 		case !v.IsValid():
 		case v.Kind() == reflect.String:
 			v.SetString(string(data))
@@ -227,7 +219,7 @@ func (r *thriftReader) integer(kind byte, v reflect.Value) {
 	if kind == thriftI8 {
 		n = int64(int8(r.next()))
 	} else {
-		n = r.varint()
+		n = r.Varint()
 	}
 	switch {
 	case !v.IsValid():
@@ -243,12 +235,12 @@ func (r *thriftReader) list(v reflect.Value) {
 	header := r.next()
 	n := uint64(header >> 4)
 	if n == 15 {
-		n = r.uvarint()
+		n = r.Uvarint()
 	}
-	if n > uint64(len(r.data)) {
+	if n > uint64(len(r.Data)) {
 		r.fail(ErrShort)
 	}
-	for ; n > 0 && r.err == nil; n-- {
+	for ; n > 0 && r.Err == nil; n-- {
 		var element reflect.Value
 		if v.IsValid() {
 			v.Grow(1)
@@ -259,38 +251,53 @@ func (r *thriftReader) list(v reflect.Value) {
 	}
 }
 
-// take returns the next n bytes.
-func (r *thriftReader) take(n uint64) []byte {
-	if n > uint64(len(r.data)) {
-		r.fail(ErrShort)
+// Numbers reads encoded numbers, until the first error.
+type Numbers struct {
+	Data []byte // that is left
+	Err  error
+}
+
+func (b *Numbers) fail(err error) {
+	if b.Err == nil {
+		b.Err = err
+	}
+	b.Data = nil
+}
+
+// Take returns the next n bytes.
+func (b *Numbers) Take(n uint64) []byte {
+	if n > uint64(len(b.Data)) {
+		b.fail(ErrShort)
 		return nil
 	}
-	taken := r.data[:n:n]
-	r.data = r.data[n:]
+	taken := b.Data[:n:n]
+	b.Data = b.Data[n:]
 	return taken
 }
 
-func (r *thriftReader) next() byte {
-	if taken := r.take(1); len(taken) == 1 {
+func (b *Numbers) next() byte {
+	if taken := b.Take(1); len(taken) == 1 {
 		return taken[0]
 	}
 	return 0
 }
 
-func (r *thriftReader) varint() int64 {
-	v := r.uvarint()
+// Varint reads a number that may be negative.
+func (b *Numbers) Varint() int64 {
+	v := b.Uvarint()
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-func (r *thriftReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.data)
+// Uvarint reads a number.
+func (b *Numbers) Uvarint() uint64 {
+	v, n := binary.Uvarint(b.Data)
 	switch {
 	case n < 0:
-		r.fail(errThrift)
+		b.fail(errThrift)
 	case n == 0:
-		r.fail(ErrShort)
+		b.fail(ErrShort)
 	default:
-		r.data = r.data[n:]
+		b.Data = b.Data[n:]
 	}
 	return v
 }

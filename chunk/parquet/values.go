@@ -64,31 +64,31 @@ func (p *valueParser) addText(dst, value []byte) ([]byte, error) {
 		return dst, misfit(value, p.typ)
 	}
 	var n uint64
-	ok, err := true, error(nil)
+	var err error
 	switch p.of.kind {
 	case String:
 		return appendSized(dst, text), nil
 	case UUID:
-		text = bytes.ToLower(text)
-		if ok = isUUID(text); ok {
+		if text = bytes.ToLower(text); isUUID(text) {
 			return appendSized(dst, text), nil
 		}
+		return dst, misfit(value, p.typ)
 	case Bytes, fixed:
-		size := len(dst)
-		if p.of.kind == Bytes {
-			dst = append(dst, 0, 0, 0, 0)
+		data, err := base64.StdEncoding.AppendDecode(nil, text)
+		switch {
+		case err != nil || p.of.kind == fixed && len(data) != int(p.of.length):
+			return dst, misfit(value, p.typ)
+		case p.of.kind == fixed:
+			return append(dst, data...), nil
 		}
-		start := len(dst)
-		dst, err = base64.StdEncoding.AppendDecode(dst, text)
-		if ok, err = err == nil && (p.of.kind == Bytes || len(dst)-start == int(p.of.length)), nil; ok && p.of.kind == Bytes {
-			binary.LittleEndian.PutUint32(dst[size:], uint32(len(dst)-start))
-		}
+		return appendSized(dst, data), nil
 	case decimal:
 		dst, err = p.of.appendDecimal(dst, text)
 	case Date:
-		var days int64
-		days, ok = parseDate(text)
-		ok = ok && days == int64(int32(days))
+		days, ok := parseDate(text)
+		if !ok || days != int64(int32(days)) {
+			return dst, misfit(value, p.typ)
+		}
 		dst = p.of.appendNumber(dst, uint64(days))
 	case Time, TimeUTC:
 		n, err = p.of.parseTime(text)
@@ -97,11 +97,8 @@ func (p *valueParser) addText(dst, value []byte) ([]byte, error) {
 		n, err = p.of.parseTimestamp(text)
 		dst = p.of.appendNumber(dst, n)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return dst, fmt.Errorf("%w: %w", misfit(value, p.typ), err)
-	case !ok:
-		return dst, misfit(value, p.typ)
 	}
 	return dst, nil
 }

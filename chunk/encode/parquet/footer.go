@@ -98,17 +98,15 @@ func Tail(s parquet.Schema, groups []Placed) ([]byte, error) {
 		tail = append(tail, parquet.Marshal(index)...)
 		return offset, int32(len(tail) - before)
 	}
-	for _, m := range decoded { // the indexes of bounds are together
-		for k := range m.Group.Columns {
-			if c := &m.Group.Columns[k]; len(m.Bounds[k].NullPages) > 0 {
-				c.ColumnIndexOffset, c.ColumnIndexBytes = place(m.Bounds[k])
+	for _, pages := range []bool{false, true} { // the indexes of bounds are together
+		for _, m := range decoded {
+			for k := range m.Group.Columns {
+				if c := &m.Group.Columns[k]; pages {
+					c.OffsetIndexOffset, c.OffsetIndexBytes = place(m.Pages[k])
+				} else if len(m.Bounds[k].NullPages) > 0 {
+					c.ColumnIndexOffset, c.ColumnIndexBytes = place(m.Bounds[k])
+				}
 			}
-		}
-	}
-	for _, m := range decoded {
-		for k := range m.Group.Columns {
-			c := &m.Group.Columns[k]
-			c.OffsetIndexOffset, c.OffsetIndexBytes = place(m.Pages[k])
 		}
 	}
 	footer.KeyValues = keyValues(s, nulls)

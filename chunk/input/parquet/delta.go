@@ -1,19 +1,19 @@
 package parquet
 
-import "encoding/binary"
+import "github.com/gpurun/gpurun/chunk/parquet"
 
 // decodeDeltas decodes n integers in the encoding DELTA_BINARY_PACKED and returns what
 // follows them.
 func decodeDeltas(n int, data []byte) (values []int64, rest []byte, err error) {
-	d := deltaReader{data: data}
-	block, minis, total := d.uvarint(), d.uvarint(), d.uvarint()
-	value := d.varint()
-	if d.failed || total != uint64(n) || minis == 0 || block == 0 || block > 1<<20 || block%minis != 0 || block/minis%8 != 0 {
+	d := deltaReader{parquet.Numbers{Data: data}}
+	block, minis, total := d.Uvarint(), d.Uvarint(), d.Uvarint()
+	value := d.Varint()
+	if d.Err != nil || total != uint64(n) || minis == 0 || block == 0 || block > 1<<20 || block%minis != 0 || block/minis%8 != 0 {
 		return nil, nil, errRuns
 	}
 	size := int(block / minis)
 	// Each block of values takes at least a byte.
-	if uint64(n)/block > uint64(len(d.data)) {
+	if uint64(n)/block > uint64(len(d.Data)) {
 		return nil, nil, errRuns
 	}
 	values = make([]int64, 0, n)
@@ -21,8 +21,8 @@ func decodeDeltas(n int, data []byte) (values []int64, rest []byte, err error) {
 		values = append(values, value)
 	}
 	for len(values) < n {
-		least := d.varint()
-		widths := d.take(int(minis))
+		least := d.Varint()
+		widths := d.Take(minis)
 		for _, width := range widths {
 			if len(values) == n {
 				break // no data follows for blocks that are not used
@@ -30,58 +30,30 @@ func decodeDeltas(n int, data []byte) (values []int64, rest []byte, err error) {
 			count := min(size, n-len(values))
 			packed := d.packed(size, count, uint(width))
 			for i := range count {
-				if d.failed {
+				if d.Err != nil {
 					break
 				}
 				value += least + int64(bitsAt(packed, uint(i)*uint(width), uint(width)))
 				values = append(values, value)
 			}
 		}
-		if d.failed {
+		if d.Err != nil {
 			return nil, nil, errRuns
 		}
 	}
-	return values, d.data, nil
+	return values, d.Data, nil
 }
 
-type deltaReader struct {
-	data   []byte
-	failed bool
-}
-
-func (d *deltaReader) uvarint() uint64 {
-	v, n := binary.Uvarint(d.data)
-	if n <= 0 {
-		d.failed = true
-		return 0
-	}
-	d.data = d.data[n:]
-	return v
-}
-
-func (d *deltaReader) varint() int64 {
-	v := d.uvarint()
-	return int64(v>>1) ^ -int64(v&1)
-}
-
-func (d *deltaReader) take(n int) []byte {
-	if n > len(d.data) {
-		d.failed = true
-		return nil
-	}
-	taken := d.data[:n]
-	d.data = d.data[n:]
-	return taken
-}
+type deltaReader struct{ parquet.Numbers }
 
 // packed takes the data of size values, of which count are used. The end of the last ones
 // may be missing.
 func (d *deltaReader) packed(size, count int, width uint) []byte {
-	if width > 64 || uint(len(d.data)) < (uint(count)*width+7)/8 {
-		d.failed = true
+	if width > 64 || uint(len(d.Data)) < (uint(count)*width+7)/8 {
+		d.Err = errRuns
 		return nil
 	}
-	return d.take(min(size*int(width)/8, len(d.data)))
+	return d.Take(uint64(min(size*int(width)/8, len(d.Data))))
 }
 
 // bitsAt returns the value of width bits at an offset in bits.
