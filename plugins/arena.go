@@ -30,7 +30,7 @@ type arena struct {
 	closed bool // no further regions are allocated
 }
 
-// arenaVariable passes a kernel process the descriptor and size of its arena.
+// arenaVariable passes a kernel process the descriptor of its arena.
 const arenaVariable = "GPURUN_ARENA"
 
 // The sizes to try. The file is sparse: it takes only the memory that batches use.
@@ -130,14 +130,6 @@ func (a *arena) release() {
 	}
 }
 
-// size returns the size of both halves together.
-func (a *arena) size() uint64 {
-	if a == nil {
-		return 0
-	}
-	return uint64(len(a.own) + len(a.peer))
-}
-
 // offsetOf returns the offset of data in the arena, if it is in this side's half.
 func (a *arena) offsetOf(data []byte) (uint64, bool) {
 	if a == nil || len(data) == 0 || len(data) > len(a.own) {
@@ -178,11 +170,3 @@ func (a *arena) at(offset, n uint64) ([]byte, error) {
 // Alloc allocates at least n bytes of memory that the kernel process can see. It returns
 // nil if there is no room, or no shared memory at all. It is safe for concurrent use.
 func (p *Process) Alloc(n int) *Memory { return p.client.link.sharedArena().alloc(n) }
-
-// parseArena parses the value of arenaVariable.
-func parseArena(value string) (descriptor int, size uint64, err error) {
-	if _, err = fmt.Sscanf(value, "%d:%d", &descriptor, &size); err != nil || descriptor < 3 || size == 0 || size%2 != 0 {
-		return 0, 0, fmt.Errorf("invalid %s=%q", arenaVariable, value)
-	}
-	return descriptor, size, nil
-}

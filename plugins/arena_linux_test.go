@@ -103,7 +103,7 @@ func TestKernelAttacksTheArena(t *testing.T) {
 // The children of a kernel do not inherit the arena.
 func TestArenaIsNotForChildren(t *testing.T) {
 	nothingLeft(t)
-	t.Setenv(arenaVariable, "3:4096") // a worker that a kernel started
+	t.Setenv(arenaVariable, "3") // a worker that a kernel started
 	p := startShared(t, program(t, "vandal"))
 	if environment := ask(t, p, "environment"); strings.Contains(environment, "GPURUN_ARENA") || !strings.Contains(environment, "PATH=") {
 		t.Errorf("a child's environment: %s", environment)
@@ -390,13 +390,10 @@ func TestLoopbackLeavesNoMemory(t *testing.T) {
 	}
 }
 
-func TestParseArena(t *testing.T) {
-	for value, want := range map[string]bool{
-		"3:8192": true, "": false, "3": false, "x:8192": false, "2:8192": false, "-1:8192": false, "3:0": false,
-		"3:-8192": false, "3:8191": false, "3:99999999999999999999": false,
-	} {
-		if _, _, err := parseArena(value); (err == nil) != want {
-			t.Errorf("%q: %v", value, err)
+func TestTakeNoArena(t *testing.T) {
+	for _, value := range []string{"", "x", "2", "-1", "3:8192", "99999999999999999999", "12345"} {
+		if a, err := takeArena(value); err == nil {
+			t.Errorf("%q: %+v", value, a)
 		}
 	}
 }

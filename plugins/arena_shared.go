@@ -3,6 +3,7 @@ package plugins
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/gpurun/gpurun/internal/shmem"
 )
@@ -70,13 +71,14 @@ func inheritArena() *arena {
 }
 
 func takeArena(value string) (*arena, error) {
-	fd, size, err := parseArena(value)
-	if err != nil {
-		return nil, err
+	fd, err := strconv.Atoi(value)
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("invalid %s=%q", arenaVariable, value)
 	}
-	if !shmem.Is(fd, int(size)) { // a wrapper may have opened another file in its place
+	size := shmem.Size(fd)
+	if size == 0 { // a wrapper may have opened another file in its place
 		return nil, fmt.Errorf("descriptor %d is not the shared memory: a wrapper between worker and kernel may have closed it", fd)
 	}
 	defer os.NewFile(uintptr(fd), "gpurun-arena").Close() // the mappings remain valid
-	return mapArena(fd, size, false)
+	return mapArena(fd, uint64(size), false)
 }

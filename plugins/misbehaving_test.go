@@ -266,5 +266,5 @@ func (p *rawPlugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
 }
 
 func (p *rawPlugin) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, errOtherSide
+	return nil, errors.ErrUnsupported
 }

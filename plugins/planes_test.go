@@ -232,3 +232,11 @@ func pairedArenas(size uint64) (host, kernel *arena) {
 	}
 	return host, kernel
 }
+
+// size returns the size of both halves together.
+func (a *arena) size() uint64 {
+	if a == nil {
+		return 0
+	}
+	return uint64(len(a.own) + len(a.peer))
+}

@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -158,28 +159,19 @@ func (r *Results) Column(c Column) {
 	switch {
 	case c.Name == "":
 		r.breach("gave a column without a name")
-		return
 	case rows < 0:
 		r.breach("gave column %q %s, which is not a multiple of its width %d", c.Name, plural(c.length(), "value"), c.Width)
-		return
 	case len(c.shape) > 1 && c.shapeWidth() != c.Width:
 		r.breach("gave column %q the dimensions %d, which do not hold its %s", c.Name, c.shape, plural(c.Width, "value"))
-		return
 	case rows != n:
 		r.miscount("gave column %q values for %s; the batch has %d", c.Name, plural(rows, "record"), n)
-		return
-	}
-	for _, other := range r.columns {
-		if other.Name == c.Name {
-			r.breach("gave column %q twice", c.Name)
-			return
-		}
-	}
-	if len(r.columns) == maxColumns {
+	case slices.ContainsFunc(r.columns, func(other Column) bool { return other.Name == c.Name }):
+		r.breach("gave column %q twice", c.Name)
+	case len(r.columns) == maxColumns:
 		r.breach("gave more than %d columns", maxColumns)
-		return
+	default:
+		r.columns = append(r.columns, c)
 	}
-	r.columns = append(r.columns, c)
 }
 
 func (r *Results) setLines(i int, lines [][]byte) {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -30,10 +29,9 @@ type processRunner struct {
 	command Command
 	env     []string // set by go-plugin: cookie, versions, socket folder
 	// arena is inherited by the process as descriptor 3; nil for none.
-	arena     *os.File
-	arenaSize uint64
-	log       io.Writer
-	tail      *proc.Tail
+	arena *os.File
+	log   io.Writer
+	tail  *proc.Tail
 	// socketDir is go-plugin's folder, which it does not remove if the process could not
 	// be started.
 	socketDir string
@@ -82,7 +80,7 @@ func (r *processRunner) Start(context.Context) error {
 	var inherited []*os.File
 	if r.arena != nil {
 		inherited = append(inherited, r.arena)
-		env = append(env, fmt.Sprintf("%s=3:%d", arenaVariable, r.arenaSize))
+		env = append(env, arenaVariable+"=3")
 	}
 	process, err := proc.Start(proc.Command{
 		Path: r.command.Path, Args: r.command.Args, Dir: r.command.Dir, Env: env,

@@ -115,6 +115,7 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		if err != nil {
 			return err
 		}
+		batch = batch.WithIsolation(time.Duration(request.GetIsolateMs()) * time.Millisecond)
 		next := &started{sequence: request.GetSequence(), batch: batch, results: NewResults(batch.Len()), carrier: &carrier{arena: s.arena, least: inlineBelow}}
 		next.results.onCPU, next.results.take = s.onCPU, next.pack
 		// Wait until the kernel has room for another batch.
@@ -129,7 +130,11 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 
 // unpackBatch does not copy the records and files: the worker does not change them until
 // the results are complete.
-func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) (Batch, error) {
+func (s *server) unpackBatch(request interface {
+	GetRecords() *kernelpb.Block
+	GetSpans() []uint32
+	GetFetched() []*kernelpb.Fetched
+}, inputs []string) (Batch, error) {
 	records, err := unpackInPlace(request.GetRecords(), s.arena)
 	if err != nil {
 		return Batch{}, err
@@ -138,7 +143,7 @@ func (s *server) unpackBatch(request *kernelpb.ProcessRequest, inputs []string) 
 	if err != nil {
 		return Batch{}, err
 	}
-	return batch.WithIsolation(time.Duration(request.GetIsolateMs())*time.Millisecond).withFetched(request.GetFetched(), s.arena)
+	return batch.withFetched(request.GetFetched(), s.arena)
 }
 
 func (s *server) submit(ctx context.Context, b *started) {

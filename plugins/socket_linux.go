@@ -45,7 +45,7 @@ func (c *quietConn) Read(p []byte) (n int, err error) {
 	case waited != nil:
 		return 0, waited
 	case err != nil:
-		return 0, &net.OpError{Op: "read", Net: "unix", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("read", err)}
+		return 0, os.NewSyscallError("read", err)
 	case n == 0:
 		return 0, io.EOF
 	}
@@ -67,7 +67,7 @@ func (c *quietConn) Write(p []byte) (n int, err error) {
 	case waited != nil:
 		return n, waited
 	case err != nil:
-		return n, &net.OpError{Op: "write", Net: "unix", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("write", err)}
+		return n, os.NewSyscallError("write", err)
 	}
 	return n, nil
 }

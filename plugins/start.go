@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,12 +99,8 @@ type child struct {
 // kind Timeout if it does not answer after its handshake. When ctx is done, Start kills
 // the process and returns the context's error unwrapped.
 func Start(ctx context.Context, command Command) (*Process, error) {
-	if command.StartTimeout <= 0 {
-		command.StartTimeout = defaultStartTimeout
-	}
-	if command.CloseTimeout <= 0 {
-		command.CloseTimeout = defaultCloseTimeout
-	}
+	command.StartTimeout = cmp.Or(command.StartTimeout, defaultStartTimeout)
+	command.CloseTimeout = cmp.Or(command.CloseTimeout, defaultCloseTimeout)
 	if command.Log == nil {
 		command.Log = io.Discard
 	}
@@ -115,7 +112,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 	if file != nil {
 		defer file.Close()
 	}
-	r := &processRunner{arena: file, arenaSize: shared.size(), command: command, log: log, tail: new(proc.Tail), drained: make(chan struct{})}
+	r := &processRunner{arena: file, command: command, log: log, tail: new(proc.Tail), drained: make(chan struct{})}
 	c := &child{runner: r, deathWait: deathWait, plugin: goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		Plugins:          goplugin.PluginSet{pluginName: &grpcPlugin{}},
@@ -259,16 +256,18 @@ func executeHint(err error) string {
 func (c *child) explain(err error) error {
 	select {
 	case <-c.runner.process.Done():
-		return died("kernel process ended", c.runner.process.Exit(), c.lastOutput())
+		exit := c.runner.process.Exit()
+		return Died("kernel process ended: "+exit.String(), exit.Foreign(), c.lastOutput())
 	case <-time.After(c.deathWait):
 		return fault.KernelCrashed.New("connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(c.lastOutput())
 	}
 }
 
-// died returns the failure for a process that exited while it was working.
-func died(what string, exit proc.Exit, output string) error {
-	e := fault.KernelCrashed.New("%s: %s", what, exit).WithDetail(output)
-	if exit.Foreign() {
+// Died returns the failure for a process of a kernel that exited while it was working, with the
+// end of its output. foreign: a signal from outside killed it.
+func Died(how string, foreign bool, output string) error {
+	e := fault.KernelCrashed.New("%s", how).WithDetail(output)
+	if foreign {
 		return e.Signed(fault.Outside)
 	}
 	if _, sign := Diagnose(output); sign == fault.HostMemory {

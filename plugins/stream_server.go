@@ -64,18 +64,11 @@ func (a *answerCalls) receive(stream kernelpb.Kernel_StreamServer) error {
 		if err != nil {
 			return err
 		}
-		records, err := unpackInPlace(request.GetRecords(), a.server.arena)
+		batch, err := a.server.unpackBatch(request, a.inputs)
 		if err != nil {
 			return err
 		}
-		batch, err := NewBatch(records).withSpans(a.inputs, request.GetSpans())
-		if err == nil {
-			batch, err = batch.withFetched(request.GetFetched(), a.server.arena)
-		}
-		if err != nil {
-			return err
-		}
-		for i := range records {
+		for i := range batch.Len() {
 			a.start(stream.Context(), request.GetFirst()+uint64(i), batch.At(i))
 		}
 		for _, number := range request.GetCancel() {

@@ -36,14 +36,14 @@ func Create(name string, size int) (*os.File, error) {
 	return file, nil
 }
 
-// Is reports whether a descriptor is memory of this size that Create made.
-func Is(fd, size int) bool {
+// Size returns the size of the memory that a descriptor is; 0 if Create did not make it.
+func Size(fd int) int {
 	var stat unix.Stat_t
-	if unix.Fstat(fd, &stat) != nil || stat.Size != int64(size) {
-		return false
-	}
 	found, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	return err == nil && found&seals == seals
+	if err != nil || found&seals != seals || unix.Fstat(fd, &stat) != nil {
+		return 0
+	}
+	return int(stat.Size)
 }
 
 // Map maps a part of the memory. Core dumps do not include it: they would contain all of

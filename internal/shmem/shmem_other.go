@@ -10,8 +10,8 @@ import (
 // Create is not supported here.
 func Create(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// Is reports that there is no such memory here.
-func Is(int, int) bool { return false }
+// Size reports that there is no such memory here.
+func Size(int) int { return 0 }
 
 // Map is not supported here.
 func Map(int, int, int, bool) ([]byte, error) { return nil, errors.ErrUnsupported }

@@ -79,48 +79,55 @@ func again(server plugins.ServerState, format string, args ...any) *plugins.Answ
 }
 
 // exchange sends a request. doubtful: perhaps the server cannot be reached at all.
-func (c *client) exchange(ctx context.Context, r request) (_ reply, instead *plugins.Answer, doubtful bool) {
+func (c *client) exchange(ctx context.Context, r request) (got reply, instead *plugins.Answer, doubtful bool) {
 	limited, cancel := c.limited(ctx)
 	defer cancel()
 	response, body, err := c.roundTrip(limited, r)
 	switch {
 	case err == nil:
+		return c.read(response, body)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reply{}, again(plugins.ServerOverloaded, "the server did not answer within the time limit of a record"), false
+		instead = again(plugins.ServerOverloaded, "the server did not answer within the time limit of a record")
 	case ctx.Err() != nil:
-		return reply{}, again(plugins.ServerUnknown, "the request was canceled"), false
+		instead = again(plugins.ServerUnknown, "the request was canceled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return reply{}, again(plugins.ServerOverloaded, "the server did not answer within %s, which timeout in the kernel configuration sets", c.settings.timeout), true
+		doubtful = true
+		instead = again(plugins.ServerOverloaded, "the server did not answer within %s, which timeout in the kernel configuration sets", c.settings.timeout)
 	case errors.Is(err, errTooLarge):
-		return reply{}, answer(plugins.Rejected("%s", err)), false
+		instead = answer(plugins.Rejected("%s", err))
 	case isCertificate(err):
-		return reply{}, answer(plugins.FailedBy(c.distrusted(err))), false
+		instead = answer(plugins.FailedBy(c.distrusted(err)))
 	default:
-		return reply{}, again(plugins.ServerUnknown, "the connection failed: %s", c.redact(plain(err))), true
+		doubtful = true
+		instead = again(plugins.ServerUnknown, "the connection failed: %s", c.redact(plain(err)))
 	}
-	if status := response.StatusCode; retriable(status) {
+	return got, instead, doubtful
+}
+
+// read reads a response that has arrived.
+func (c *client) read(response *http.Response, body []byte) (got reply, instead *plugins.Answer, doubtful bool) {
+	status := response.StatusCode
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch {
+	case retriable(status):
 		instead = answer(plugins.RetryAfter(min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.settings.maxOutage), "%s", c.problem(response, body)))
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			instead.Server = plugins.ServerRefuses
 		}
-		return reply{}, instead, unavailable(status)
+		return got, instead, unavailable(status)
+	case status != http.StatusOK:
+		return got, answer(plugins.Rejected("%s", c.problem(response, body))), false
+	case kind != jsonType:
+		return got, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.settings.base)), false
 	}
-	if response.StatusCode != http.StatusOK {
-		return reply{}, answer(plugins.Rejected("%s", c.problem(response, body))), false
-	}
-	if kind := response.Header.Get("Content-Type"); kind != jsonType {
-		if kind, _, _ = mime.ParseMediaType(kind); kind != jsonType {
-			return reply{}, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.settings.base)), false
-		}
-	}
-	got := reply{status: response.StatusCode, requestID: strings.ToValidUTF8(response.Header.Get("X-Request-Id"), "\ufffd")}
+	got = reply{status: status, requestID: strings.ToValidUTF8(response.Header.Get("X-Request-Id"), "\ufffd")}
 	switch err := got.read(body); {
 	case errors.Is(err, errNotJSON):
-		return reply{}, again(plugins.ServerUnknown, "the server's answer %s", err), false
+		instead = again(plugins.ServerUnknown, "the server's answer %s", err)
 	case err != nil:
-		return reply{}, answer(plugins.Rejected("the server's answer %s", err)), false
+		instead = answer(plugins.Rejected("the server's answer %s", err))
 	}
-	return got, nil, false
+	return got, instead, false
 }
 
 // limited returns a context with the time limit of a request, or with that of its record if that

@@ -160,10 +160,8 @@ func (d *decoder) counts(a *area) ([]uint32, error) {
 		return nil, errInconsistent
 	}
 	list := make([]uint32, len(data)/4)
-	for i := range list {
-		list[i] = binary.LittleEndian.Uint32(data[4*i:])
-	}
-	return list, nil
+	_, err = binary.Decode(data, binary.LittleEndian, list)
+	return list, err
 }
 
 // pieces cuts a copy of an area by its lengths.

@@ -317,14 +317,7 @@ func (c *child) explain(err error) error {
 		return e
 	}
 	how, outside := c.ending()
-	ended := fault.KernelCrashed.New("%s ended: %s", c.what, how).WithDetail(c.lastWords())
-	if outside {
-		return ended.Signed(fault.Outside)
-	}
-	if _, sign := plugins.Diagnose(ended.Detail); sign == fault.HostMemory {
-		ended.Kind, ended.Sign = fault.OOM, sign
-	}
-	return ended
+	return plugins.Died(fmt.Sprintf("%s ended: %s", c.what, how), outside, c.lastWords())
 }
 
 // missing is the error for requirements that are not installed, with the command

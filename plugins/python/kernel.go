@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -142,13 +142,9 @@ func (k *kernel) ioWorkers(share int) int {
 // frameworks lists the frameworks that the kernel imports, with their versions.
 func frameworks(versions map[string]string) []string {
 	var list []string
-	for name, version := range versions {
-		if version == "" {
-			version = "(not installed)"
-		}
-		list = append(list, name+" "+version)
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		list = append(list, name+" "+cmp.Or(versions[name], "(not installed)"))
 	}
-	sort.Strings(list)
 	return list
 }
 
