@@ -232,6 +232,7 @@ type death struct {
 	victim, moment string
 	at             string // the point
 	passing        int
+	uneven         bool // one device is slow, so that it hands work back
 	orchestrator   bool // the point is in the orchestrator, and the victim is killed there
 	stop           bool // the job is asked to stop first
 	committed      bool // there is something to resume afterwards
@@ -269,7 +270,7 @@ var deaths = []death{
 	{victim: "worker", moment: "start: while the kernel is asked", at: "worker-describe"},
 	{victim: "worker", moment: "start", at: "worker-start"},
 	{victim: "worker", moment: "mid-batch", at: "worker-mid-batch", passing: 4},
-	{victim: "worker", moment: "rest handed back", at: "worker-handed-back", passing: 2},
+	{victim: "worker", moment: "rest handed back", at: "worker-handed-back", uneven: true},
 	{victim: "worker", moment: "part written but not journalled", at: "worker-part-closed", passing: 2},
 	{victim: "worker", moment: "journalled but not appended", at: "journalled", passing: 3, orchestrator: true},
 	{victim: "worker", moment: "appended but not durable", at: "appended", passing: 3, orchestrator: true},
@@ -369,6 +370,9 @@ func (x death) test(t *testing.T, number int, v *variant) {
 	d, c := v.start(t)
 	if x.stop {
 		c.Resume.Checkpoint = 0 // or it would make workers stop
+	}
+	if x.uneven {
+		c.Kernel.Config = []byte(`{"Milliseconds":6,"Slow":30}`)
 	}
 	mark := fmt.Sprintf("death-%d-%d-%d", number, v.records+len(v.name), os.Getpid())
 	temp := shortTemp(t)
