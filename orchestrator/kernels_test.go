@@ -185,15 +185,19 @@ type gone struct {
 	poison
 	config struct{ Lost string }
 	first  bool
+	wait   int // seconds
 }
 
 func (g *gone) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
-	g.first = device.Index == 0
+	if g.first = device.Index == 0; !g.first {
+		g.wait = 20 // for the first device to be lost
+	}
 	return config.Decode(&g.config)
 }
 
 func (g *gone) Process(ctx context.Context, batch plugins.Batch, results *plugins.Results) error {
-	time.Sleep(2 * time.Millisecond)
+	pass(time.Duration(g.wait)*time.Second, g.config.Lost)
+	g.wait = 0
 	for i := range batch.Len() {
 		if g.first && bytes.Contains(batch.Record(i), []byte("lose")) {
 			_ = os.WriteFile(g.config.Lost, nil, 0o666)
