@@ -177,15 +177,3 @@ func (j *job) streamLost() bool {
 	_, whole := j.source.Total()
 	return j.config.inputs.Streams() && !(j.config.Resume.Spool && whole)
 }
-
-// streamNote warns the user before the work that an interruption loses all of it.
-func streamNote(o *order) []string {
-	why := o.Results.Unresumable()
-	switch {
-	case why == "" && o.inputs.Streams() && !o.Resume.Spool:
-		return []string{"if this job is interrupted, the same command resumes it only if the same bytes arrive again: its input is a stream"}
-	case why == "":
-		return []string{} // an empty list in JSON, not null
-	}
-	return []string{"this job cannot be resumed if it is interrupted: " + why}
-}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
 	"github.com/gpurun/gpurun/orchestrator/source"
@@ -31,22 +30,6 @@ type job struct {
 	started   time.Time
 	root      context.Context // ends with what the job is doing
 	abort     context.CancelFunc
-}
-
-func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
-	c := p.config
-	j := &job{
-		ready: p, config: c, plan: &p.plan, source: p.source, earlier: p.earlier, folder: f, started: started, before: tallyOf(p.earlier.state),
-		sources: &sources{config: c, folder: f, programs: p.programs, data: p.kernel.Data, columns: p.columns, layout: p.layout, job: p.job},
-	}
-	j.root, j.abort = context.WithCancel(context.Background())
-	j.committer = &committer{
-		output: output, segments: make(chan chunk.Segment, 64), check: p.source.Check, giveUp: c.Results.Unread,
-		disk: diskWarning{path: f.path, first: c.Input.Offset, notice: c.notice, done: c.Results.Streamed()},
-	}
-	j.fleet = fleet.New(j.fleetOptions())
-	j.committer.appended, j.committer.total = j.fleet.SetAppended, j.fleet.Total
-	return j
 }
 
 func (j *job) run(ctx context.Context) (Report, error) {

@@ -104,7 +104,14 @@ func prepare(ctx context.Context, o *order, before *earlier, note func(string)) 
 func (o *order) plan() Plan {
 	plan := Plan{
 		Input: o.Input.Path, Output: o.Output.Path, Format: o.Format, Kernel: o.Kernel.Name, Records: -1,
-		Errors: o.Output.Errors, Fetch: o.Fetch.Members, FetchRoot: o.Fetch.Root, Notes: streamNote(o),
+		Errors: o.Output.Errors, Fetch: o.Fetch.Members, FetchRoot: o.Fetch.Root,
+		Notes: []string{}, // an empty list in JSON, not null
+	}
+	why := o.Results.Unresumable()
+	if why != "" {
+		plan.note("this job cannot be resumed if it is interrupted: " + why)
+	} else if o.inputs.Streams() && !o.Resume.Spool {
+		plan.note("if this job is interrupted, the same command resumes it only if the same bytes arrive again: its input is a stream")
 	}
 	plan.note(leftNote(o.inputs.LeftOut)...)
 	if names := o.inputs.Members(); len(names) > 0 {

@@ -1,10 +1,12 @@
 package orchestrator
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -65,6 +67,23 @@ func (p *prepared) forWorker(c chunk.Chunk) chunk.Chunk {
 	}
 	c.File = files.Absolute(c.File)
 	return c
+}
+
+// newJob returns a job that is ready to run.
+func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
+	c := p.config
+	j := &job{
+		ready: p, config: c, plan: &p.plan, source: p.source, earlier: p.earlier, folder: f, started: started, before: tallyOf(p.earlier.state),
+		sources: &sources{config: c, folder: f, programs: p.programs, data: p.kernel.Data, columns: p.columns, layout: p.layout, job: p.job},
+	}
+	j.root, j.abort = context.WithCancel(context.Background())
+	j.committer = &committer{
+		output: output, segments: make(chan chunk.Segment, 64), check: p.source.Check, giveUp: c.Results.Unread,
+		disk: diskWarning{path: f.path, first: c.Input.Offset, notice: c.notice, done: c.Results.Streamed()},
+	}
+	j.fleet = fleet.New(j.fleetOptions())
+	j.committer.appended, j.committer.total = j.fleet.SetAppended, j.fleet.Total
+	return j
 }
 
 // fleetOptions returns what the fleet must know of the job.

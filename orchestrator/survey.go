@@ -67,7 +67,7 @@ func describeJob(config Config) (Survey, *order, error) {
 	if err := cmp.Or(o.CheckDivisible(), o.inputs.Check(), o.CheckFolders()); err != nil {
 		return Survey{}, nil, err
 	}
-	id, err := identify(o, kernelFile(o))
+	id, err := identify(o, kernelFile(o.Kernel.Name, o.Dir))
 	if err != nil {
 		return Survey{}, nil, err
 	}
@@ -103,10 +103,9 @@ func CheckKernel(ctx context.Context, config Config) error {
 }
 
 // kernelFile returns the kernel's file if its name is that of one.
-func kernelFile(c *order) []string {
-	path := c.Kernel.Name
+func kernelFile(path, dir string) []string {
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(c.Dir, path)
+		path = filepath.Join(dir, path)
 	}
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return nil

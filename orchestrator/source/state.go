@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/filesum"
 )
@@ -147,6 +148,17 @@ func sampleSum(file io.ReaderAt, size int64) (chunk.CRC, error) {
 	}
 	err := add(size-sampleEnds, size)
 	return chunk.CRC(sum.CRC), err
+}
+
+// sameSamples compares samples of the content.
+func (f File) sameSamples() bool {
+	same := false
+	err := f.open(func(file format.File) error {
+		sum, err := sampleSum(file, file.Size())
+		same = sum == f.sum
+		return err
+	})
+	return err == nil && same
 }
 
 // sameFile reports whether a file on disk is still the one that was planned for. An edit whose

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -158,15 +157,4 @@ func (l *checkedLines) compareRead(file File, _ os.FileInfo) error {
 		return input.ErrOtherBytes
 	}
 	return err
-}
-
-// sameSamples compares samples of the content.
-func (f File) sameSamples() bool {
-	same := false
-	err := f.open(func(file format.File) error {
-		sum, err := sampleSum(file, file.Size())
-		same = sum == f.sum
-		return err
-	})
-	return err == nil && same
 }

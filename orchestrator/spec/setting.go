@@ -119,9 +119,6 @@ func (s Setting) Numeric() bool { return s.Kind == Int || s.Kind == Duration || 
 // IsList reports whether the setting takes several values.
 func (s Setting) IsList() bool { return s.Kind == List || s.Kind == Repeated }
 
-// IsFlag reports whether the setting can be given as a flag or in the environment.
-func (s Setting) IsFlag() bool { return s.Place != OnlyInFile }
-
 // wrong is the error of a value that the setting does not take.
 func (s Setting) wrong(wanted, value string) error {
 	hint := nearest.Hint(value, s.Words, 2, "")
