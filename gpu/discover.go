@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,12 +51,7 @@ func (o Options) withDefaults() Options {
 	if o.DriverPresent == nil {
 		o.DriverPresent = driverPresent
 	}
-	if o.Timeout <= 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.SlowAfter <= 0 {
-		o.SlowAfter = 2 * time.Second
-	}
+	o.Timeout, o.SlowAfter = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.SlowAfter, 2*time.Second)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -64,7 +65,7 @@ type MonitorOptions struct {
 // that a pause turns into half speed.
 //
 // All methods are safe for concurrent use, except that only one goroutine may call Poll
-// or Run.
+// or Run. A nil Monitor has no devices.
 type Monitor struct {
 	options MonitorOptions
 	sampler *sampler
@@ -80,18 +81,8 @@ type Monitor struct {
 // The caller must call Close. Its errors are fault.Usage.
 func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	options.Options = options.withDefaults()
-	if options.Config == (Config{}) {
-		options.Config = DefaultConfig()
-	}
-	if options.Profile == "" {
-		options.Profile = Datacenter
-	}
-	if options.Clock == nil {
-		options.Clock = realClock{}
-	}
-	if options.Timeout <= 0 {
-		options.Timeout = sampleTimeout
-	}
+	options.Config, options.Profile = cmp.Or(options.Config, DefaultConfig()), cmp.Or(options.Profile, Datacenter)
+	options.Clock, options.Timeout = cmp.Or[Clock](options.Clock, realClock{}), cmp.Or(options.Timeout, sampleTimeout)
 	if err := CheckProfile(string(options.Profile)); err != nil {
 		return nil, err
 	}
@@ -238,6 +229,9 @@ func unreadable(s Sample, hadOne bool) error {
 
 // with calls use with a device, if it is monitored.
 func (m *Monitor) with(device Device, use func(*watched)) {
+	if m == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.devices {
@@ -262,6 +256,9 @@ func (m *Monitor) ShouldThrottle(device Device) bool { return m.SpeedMultiplier(
 // Status returns a copy of what is known about every device, in the order given to
 // NewMonitor.
 func (m *Monitor) Status() []Health {
+	if m == nil {
+		return nil
+	}
 	now := m.options.Clock.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()

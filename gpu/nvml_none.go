@@ -8,10 +8,6 @@ const BuiltWithNVML = false
 func newNVML() API { return noNVML{} }
 
 // noNVML replaces go-nvml where that does not build. Only Init is ever called.
-type noNVML struct{}
+type noNVML struct{ API }
 
-func (noNVML) Init() error                    { return ErrNotBuilt }
-func (noNVML) Shutdown() error                { return ErrNotBuilt }
-func (noNVML) DriverVersion() (string, error) { return "", ErrNotBuilt }
-func (noNVML) Count() (int, error)            { return 0, ErrNotBuilt }
-func (noNVML) Device(int) (Handle, error)     { return nil, ErrNotBuilt }
+func (noNVML) Init() error { return ErrNotBuilt }

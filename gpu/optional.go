@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -48,10 +47,6 @@ func (o Optional[T]) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (o *Optional[T]) UnmarshalJSON(data []byte) error {
-	if bytes.Equal(data, []byte("null")) {
-		*o = Optional[T]{}
-		return nil
-	}
-	o.known = true
+	*o = Optional[T]{known: string(data) != "null"}
 	return json.Unmarshal(data, &o.value)
 }

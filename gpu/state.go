@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -34,12 +35,7 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText reads a name; an unknown name is Unavailable.
 func (s *State) UnmarshalText(text []byte) error {
-	*s = Unavailable
-	for i, name := range stateNames {
-		if name == string(text) {
-			*s = State(i)
-		}
-	}
+	*s = State(max(0, slices.Index(stateNames, string(text))))
 	return nil
 }
 

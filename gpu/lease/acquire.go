@@ -51,7 +51,7 @@ func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 				refusal.waited = waited
 			}
 			f.note(Event{Time: time.Now(), Event: Refused, Lease: f.describe(r, GPU{}), Why: refusal.Error()})
-			return nil, refusal.asFault()
+			return nil, fault.GPUsHeld.Wrap(refusal)
 		}
 		if r.Waiting != nil && refusal.why != reported {
 			reported = refusal.why
@@ -84,8 +84,8 @@ func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 		if refusal != nil {
 			return nil, refusal
 		}
-		held.missing = chosen.missing
-		for _, g := range chosen.taken {
+		held.missing = chosen.Missing
+		for _, g := range chosen.GPUs {
 			l := f.describe(r, g)
 			file, err := f.create(l)
 			if err != nil {
@@ -154,9 +154,10 @@ func (f *Folder) Preview(ctx context.Context, r Request) (Preview, error) {
 		chosen, refusal = choose(r, unused(gpus), nil)
 	}
 	if refusal != nil {
-		return Preview{}, refusal.asFault()
+		return Preview{}, fault.GPUsHeld.Wrap(refusal)
 	}
-	return Preview{chosen.taken, chosen.missing, wait}, nil
+	chosen.Wait = wait
+	return chosen, nil
 }
 
 // unused is the GPUs as if they were idle.

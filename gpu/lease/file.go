@@ -122,16 +122,23 @@ func unreadable(path string) Lease {
 // it stays, and is ignored.
 func (f *Folder) sweep(all []found, now time.Time) (living []Lease, events []Event) {
 	for _, l := range all {
-		if l.ended == "" {
-			living = append(living, l.Lease)
-			continue
-		}
-		if os.Remove(l.path) == nil {
+		if l.ended != "" && os.Remove(l.path) == nil {
 			events = append(events, Event{Time: now, Event: l.ended, Lease: l.Lease})
 		}
 	}
 	owned.Sweep(f.path, now)
-	return living, events
+	return inForce(all), events
+}
+
+// inForce returns the leases that have not ended.
+func inForce(all []found) []Lease {
+	living := []Lease{}
+	for _, l := range all {
+		if l.ended == "" {
+			living = append(living, l.Lease)
+		}
+	}
+	return living
 }
 
 // List returns the leases in force, oldest first. It takes no lock and changes
@@ -141,12 +148,7 @@ func (f *Folder) List() ([]Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	living := []Lease{}
-	for _, l := range all {
-		if l.ended == "" {
-			living = append(living, l.Lease)
-		}
-	}
+	living := inForce(all)
 	sortLeases(living)
 	return living, nil
 }

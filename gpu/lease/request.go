@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // Request describes the leases that a caller wants.
@@ -67,25 +65,18 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// choice is what a request gets.
-type choice struct {
-	taken []GPU
-	// missing explains, by key, why a GPU is not available.
-	missing map[string]string
-}
-
 // choose decides which GPUs are taken, or why none. It is a pure function.
-func choose(r Request, gpus []GPU, living []Lease) (choice, *Refusal) {
+func choose(r Request, gpus []GPU, living []Lease) (Preview, *Refusal) {
 	accounts := Count(gpus, living, r.Limits)
 	refusal := &Refusal{Name: r.Name, Memory: r.Memory, Accounts: accounts}
 	if why := r.tooMuch(accounts); why != "" {
 		refusal.why, refusal.Never = why, true
-		return choice{}, refusal
+		return Preview{}, refusal
 	}
 	room := r.Quota.room(r, living)
 	if room < r.least(len(accounts)) {
 		refusal.why = r.Quota.why(r, living)
-		return choice{}, refusal
+		return Preview{}, refusal
 	}
 	var suited []Account
 	var reasons []string
@@ -104,16 +95,16 @@ func choose(r Request, gpus []GPU, living []Lease) (choice, *Refusal) {
 		if r.Number > 1 && len(suited) > 0 {
 			refusal.why = fmt.Sprintf("%d of %d are free; %s", len(suited), r.Number, refusal.why)
 		}
-		return choice{}, refusal
+		return Preview{}, refusal
 	}
 	if wanted < len(suited) {
 		slices.SortStableFunc(suited, r.compare)
 	}
-	c := choice{missing: missing}
+	p := Preview{Missing: missing}
 	for _, a := range suited[:wanted] {
-		c.taken = append(c.taken, a.GPU)
+		p.GPUs = append(p.GPUs, a.GPU)
 	}
-	return c, nil
+	return p, nil
 }
 
 // least is the least number of GPUs that satisfies the request.
@@ -180,9 +171,4 @@ func (r Request) tooMuch(accounts []Account) string {
 	}
 	return fmt.Sprintf("%s requested, but the largest, %s, has %s, of which %s are kept in reserve",
 		mib(r.Memory), largest.Label, mib(largest.Total), mib(largest.Reserve))
-}
-
-// asFault classifies a refusal.
-func (r *Refusal) asFault() error {
-	return fault.GPUsHeld.Wrap(r)
 }

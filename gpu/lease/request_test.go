@@ -66,7 +66,7 @@ func TestChoose(t *testing.T) {
 			}
 			got, refusal := choose(ask(0, test.edit), gpus, test.living)
 			if len(test.why) > 0 {
-				if refusal == nil || refusal.Never != test.never || fault.KindOf(refusal.asFault()) != fault.NoDevice {
+				if refusal == nil || refusal.Never != test.never || fault.KindOf(fault.GPUsHeld.Wrap(refusal)) != fault.NoDevice {
 					t.Fatalf("got %v, refusal %+v, want one that waiting helps: %v", got, refusal, !test.never)
 				}
 				for _, text := range test.why {
@@ -77,7 +77,7 @@ func TestChoose(t *testing.T) {
 				return
 			}
 			var indices []int
-			for _, g := range got.taken {
+			for _, g := range got.GPUs {
 				indices = append(indices, g.Index)
 			}
 			slices.Sort(indices)
@@ -91,7 +91,7 @@ func TestChoose(t *testing.T) {
 // A GPU that does not report its memory can only be leased whole.
 func TestUnknownMemory(t *testing.T) {
 	gpus := []GPU{{Key: "x", Label: "GPU 0"}}
-	if got, refusal := choose(ask(0, nil), gpus, nil); refusal != nil || len(got.taken) != 1 {
+	if got, refusal := choose(ask(0, nil), gpus, nil); refusal != nil || len(got.GPUs) != 1 {
 		t.Errorf("whole: %v %v", got, refusal)
 	}
 	if got, refusal := choose(ask(0, func(r *Request) { r.Memory = 1 }), gpus, nil); refusal == nil {

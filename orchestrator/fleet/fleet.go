@@ -123,10 +123,7 @@ type Report struct {
 // Close returns the report of an ended job, which leaves answers in its logs.
 func (f *Fleet) Close(answers int64) Report {
 	r := f.ledger.close(answers)
-	r.Scaling = f.scaler.Report()
-	if f.monitor.monitor != nil {
-		r.Health = f.monitor.monitor.Status()
-	}
+	r.Scaling, r.Health = f.scaler.Report(), f.monitor.monitor.Status()
 	return r
 }
 

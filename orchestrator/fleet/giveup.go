@@ -38,21 +38,19 @@ func (f *Fleet) writeAnswers(ctx context.Context, t queue.Task, why *fault.Error
 	if err != nil {
 		return chunk.Segment{}, err
 	}
+	defer w.Kill()
 	w.Send(wire.Message{Assign: &wire.Assign{Chunk: f.Locate(t.Chunk), Part: f.partPath(t)}})
 	for {
 		message, err := w.Receive(ctx, nil)
 		switch {
 		case ctx.Err() != nil:
-			w.Kill()
 			return chunk.Segment{}, ctx.Err()
 		case err != nil:
 			return chunk.Segment{}, w.Lost(err)
 		case message.Failed != nil:
-			w.Kill()
 			return chunk.Segment{}, message.Failed.Fault
 		case message.Layout != nil:
 			if e := f.leader.answer(ctx, w, t.Chunk.First, *message.Layout); e != nil {
-				w.Kill()
 				return chunk.Segment{}, e
 			}
 		case message.Done != nil:

@@ -40,7 +40,8 @@ func (m *deviceMonitor) start(ctx context.Context, o Options) (wait func(), err 
 			return all.Wait, err
 		}
 	}
-	all.Go(func() { m.watchDriver(ctx, devices, o.Devices) })
+	// The driver tells of a lost GPU before the GPU's kernel does, which may be never.
+	all.Go(func() { _ = gpu.WatchXids(ctx, devices, o.Devices, m.onXid) })
 	return all.Wait, nil
 }
 
@@ -77,7 +78,7 @@ func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices
 
 // noteMemory passes the framework memory of a device to the monitor.
 func (m *deviceMonitor) noteMemory(slot event.Slot, memory *wire.FrameworkMemory) {
-	if memory != nil && m.monitor != nil && len(slot.Devices) == 1 {
+	if memory != nil && len(slot.Devices) == 1 {
 		m.monitor.SetFrameworkMemory(slot.Devices[0], m.roster.addMemory(slot, *memory))
 	}
 }
@@ -115,27 +116,15 @@ func (m *deviceMonitor) takeEvent(e gpu.Event) {
 
 // hold notifies the monitor that a kernel is about to open on the slot's devices.
 func (m *deviceMonitor) hold(slot event.Slot) {
-	if m.monitor == nil {
-		return
-	}
 	for _, device := range slot.Devices {
 		m.monitor.Hold(device)
 	}
 }
 
-// watchDriver listens to the driver until ctx ends: it learns of a lost GPU before the
-// GPU's kernel does, which may be never. On a machine without this support it does
-// nothing.
-func (m *deviceMonitor) watchDriver(ctx context.Context, devices []gpu.Device, options gpu.Options) {
-	_ = gpu.WatchXids(ctx, devices, options, m.onXid)
-}
-
 // onXid notifies the user and retires a lost device.
 func (m *deviceMonitor) onXid(x gpu.XidEvent) {
 	m.emit(event.Notice{Text: "the driver reports " + x.String()})
-	if m.monitor != nil {
-		m.monitor.CountXid(x)
-	}
+	m.monitor.CountXid(x)
 	switch {
 	case gpu.XidNeedsReset(x.Xid):
 		m.roster.setUnsound(x.Device, true)
@@ -147,9 +136,6 @@ func (m *deviceMonitor) onXid(x gpu.XidEvent) {
 
 // health returns what the monitor knows about a device.
 func (m *deviceMonitor) health(name string) (gpu.Health, bool) {
-	if m.monitor == nil {
-		return gpu.Health{}, false
-	}
 	all := m.monitor.Status()
 	i := slices.IndexFunc(all, func(h gpu.Health) bool { return h.Device.String() == name })
 	if i < 0 {

@@ -208,10 +208,7 @@ func (s *Search) judgeDown(f Figures) Decision {
 	switch {
 	case fewer < 1:
 		return s.settle(f, last.rate, s.brought())
-	case f.Runnable <= crowd*f.Cores:
-		return s.settle(f, last.rate, "")
-	}
-	if why := noTime(f, fewer); why != "" {
+	case f.Runnable <= crowd*f.Cores, noTime(f, fewer) != "":
 		return s.settle(f, last.rate, "")
 	}
 	return s.change(fewer, fmt.Sprintf("%.0f threads compete for %.0f cores", f.Runnable, f.Cores))
