@@ -56,10 +56,11 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 			s.depart(ctx)
 			return false, nil
 		}
-		if threads := s.threads.Load(); threads > 0 && !s.hasTasks() { // otherwise it was told to end those at once
-			s.threads.CompareAndSwap(threads, 0)
-			s.slot.Threads = int(threads)
-			s.release(ctx)
+		if !s.hasTasks() { // otherwise a worker that must be restarted was told to end those at once
+			if threads := s.threads.Swap(0); threads > 0 {
+				s.slot.Threads = int(threads)
+				s.release(ctx)
+			}
 		}
 		if e := s.member.retiredBy(); e != nil && s.probes == 0 { // by another worker on its device
 			s.drop()

@@ -13,7 +13,7 @@ import (
 // selected claims the wanted devices that the job holds. It notes the missing ones if the
 // job could have used them, and GPUs that others use without a lease.
 func (p Policy) selected(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request, missing map[string]string, has func(key string) bool) *orchestrator.Claim {
-	claim := &orchestrator.Claim{}
+	claim := &orchestrator.Claim{Keep: func([]gpu.Device) {}, Release: func() {}}
 	var why []string
 	var idle []gpu.Device
 	for _, d := range wanted.Devices {

@@ -98,22 +98,21 @@ func (p Policy) lease(ctx context.Context, wanted orchestrator.ClaimRequest) (*o
 	if err != nil {
 		return nil, err
 	}
+	take := p.leased
 	if wanted.Preview {
-		return p.preview(ctx, wanted, request)
+		take = p.preview
 	}
-	folder, err := lease.Open("")
-	var held *lease.Held
-	if err == nil {
-		held, err = folder.Acquire(ctx, request)
+	claim, err := take(ctx, wanted, request)
+	if unusable := (*lease.UnusableError)(nil); !errors.As(err, &unusable) {
+		return claim, err
 	}
-	if unusable := (*lease.UnusableError)(nil); errors.As(err, &unusable) {
+	claim = p.unleased(wanted)
+	if wanted.Preview {
+		claim.Notes = []string{"run would not lease its GPUs, so other jobs may use them, too: " + err.Error()}
+	} else {
 		wanted.Alarm("warning: running without leases, so other jobs may use the same GPUs: " + err.Error())
-		return p.unleased(wanted), nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return p.leased(ctx, held, wanted, request), nil
+	return claim, nil
 }
 
 // request translates the policy for leases.
@@ -160,8 +159,16 @@ func (p Policy) unleased(wanted orchestrator.ClaimRequest) *orchestrator.Claim {
 	return &orchestrator.Claim{Devices: devices, Keep: func([]gpu.Device) {}, Release: func() {}}
 }
 
-// leased returns the claim for the leases held.
-func (p Policy) leased(ctx context.Context, held *lease.Held, wanted orchestrator.ClaimRequest, request lease.Request) *orchestrator.Claim {
+// leased leases the GPUs of a job.
+func (p Policy) leased(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request) (*orchestrator.Claim, error) {
+	folder, err := lease.Open("")
+	if err != nil {
+		return nil, err
+	}
+	held, err := folder.Acquire(ctx, request)
+	if err != nil {
+		return nil, err
+	}
 	leases := held.Leases()
 	claim := p.selected(ctx, wanted, request, held.Missing(), func(key string) bool {
 		return slices.ContainsFunc(leases, func(l lease.Lease) bool { return l.GPU == key })
@@ -178,21 +185,16 @@ func (p Policy) leased(ctx context.Context, held *lease.Held, wanted orchestrato
 			return slices.ContainsFunc(used, func(d gpu.Device) bool { return l.GPU == Key(d) })
 		})
 	}
-	return claim
+	return claim, nil
 }
 
 // preview returns the claim that the job would get.
 func (p Policy) preview(ctx context.Context, wanted orchestrator.ClaimRequest, request lease.Request) (*orchestrator.Claim, error) {
 	folder, err := lease.OpenExisting("")
-	var would lease.Preview
-	if err == nil {
-		would, err = folder.Preview(ctx, request)
+	if err != nil {
+		return nil, err
 	}
-	if unusable := (*lease.UnusableError)(nil); errors.As(err, &unusable) {
-		claim := p.unleased(wanted)
-		claim.Notes = []string{"run would not lease its GPUs, so other jobs may use them, too: " + err.Error()}
-		return claim, nil
-	}
+	would, err := folder.Preview(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -202,6 +204,5 @@ func (p Policy) preview(ctx context.Context, wanted orchestrator.ClaimRequest, r
 	if would.Wait != "" {
 		claim.Notes = []string{fmt.Sprintf("run would wait up to %s for GPUs: %s", request.Wait, would.Wait)}
 	}
-	claim.Keep, claim.Release = func([]gpu.Device) {}, func() {}
 	return claim, nil
 }
