@@ -48,18 +48,16 @@ var errSomeFailed = errors.New("some records failed")
 
 // stoppedBy is the error of a job stopped by a signal.
 type stoppedBy struct {
+	error
 	signal syscall.Signal
-	err    error
 }
 
-func (s *stoppedBy) Error() string { return s.err.Error() }
-func (s *stoppedBy) Unwrap() error { return s.err }
+func (s *stoppedBy) Unwrap() error { return s.error }
 
 // reportedError has already been reported to the user.
-type reportedError struct{ err error }
+type reportedError struct{ error }
 
-func (r *reportedError) Error() string { return r.err.Error() }
-func (r *reportedError) Unwrap() error { return r.err }
+func (r *reportedError) Unwrap() error { return r.error }
 
 // exitCode maps every error to the exit status.
 func exitCode(err error) int {

@@ -197,7 +197,7 @@ func (j *jobCommand) conclude(report orchestrator.Report, err error, s *jobSessi
 	}
 	switch {
 	case err != nil && s.stops.got.Load() != nil:
-		return &stoppedBy{signal: *s.stops.got.Load(), err: err}
+		return &stoppedBy{err, *s.stops.got.Load()}
 	case err != nil:
 		return err
 	case report.Failed > 0 || len(report.SkippedInputs) > 0:
@@ -256,17 +256,13 @@ const abortGrace = 5 * time.Second
 
 // listen returns a context that the first SIGINT, SIGTERM or SIGHUP cancels. The second
 // closes abort; if the process still hangs after abortGrace, for example because its
-// output is not being read, it exits and takes its workers with it. SIGHUP stays ignored
-// where it already was, so that nohup works. More signals may stop the job, too.
+// output is not being read, it exits and takes its workers with it. More signals may stop the
+// job, too.
 func listen(parent context.Context, more ...os.Signal) (context.Context, *stops) {
 	ctx, cancel := context.WithCancel(parent)
 	s := &stops{abort: make(chan struct{})}
 	signals := make(chan os.Signal, 4)
-	wanted := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM}, more...)
-	if !signal.Ignored(syscall.SIGHUP) {
-		wanted = append(wanted, syscall.SIGHUP)
-	}
-	signal.Notify(signals, wanted...)
+	signal.Notify(signals, append(stopSignals(), more...)...)
 	s.cancel = func() {
 		select {
 		case signals <- syscall.SIGTERM:

@@ -265,7 +265,7 @@ func (w *shardWork) work(shard int) error {
 	if stopped := w.session.stops.got.Load(); err != nil && stopped != nil {
 		var by *stoppedBy
 		if !errors.As(err, &by) {
-			err = &stoppedBy{signal: *stopped, err: err}
+			err = &stoppedBy{err, *stopped}
 		}
 	}
 	if err == nil && !w.session.silent {
