@@ -24,6 +24,7 @@ type partWriter struct {
 	done     chan struct{}
 	broken   chan struct{} // closed at the first error
 	failure  error
+	finished bool
 	progress progress
 	// copies: records whose lines stay as they are, are written in runs, byte for byte.
 	copies bool
@@ -122,15 +123,20 @@ func (p *partWriter) err() error {
 }
 
 // finish closes the part; rest is what remains of the chunk after it. With discard it
-// deletes the part.
-func (p *partWriter) finish(rest chunk.Chunk, discard bool) (chunk.Segment, error) {
-	close(p.tasks)
-	<-p.done
+// deletes the part. After an error it can be called again.
+func (p *partWriter) finish(rest chunk.Chunk, discard bool) (segment chunk.Segment, err error) {
+	if !p.finished {
+		p.finished = true
+		close(p.tasks)
+		<-p.done
+	}
+	if !discard && p.failure == nil {
+		segment, p.failure = p.part.Close(rest)
+	}
 	if discard || p.failure != nil {
 		p.part.Discard()
-		return chunk.Segment{}, p.failure
 	}
-	return p.part.Close(rest)
+	return segment, p.failure
 }
 
 func (p *partWriter) write(task *batchTask, lines *encoders) error {
