@@ -170,13 +170,6 @@ func write(name, text string) func(*testing.T, *Folder) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The error for an unusable folder names it, the reason and what to do.
 func TestUnusable(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -50,3 +50,10 @@ func acquire(t *testing.T, f *Folder, r Request) *Held {
 	t.Cleanup(held.Release)
 	return held
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

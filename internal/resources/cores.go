@@ -109,3 +109,22 @@ func (m System) used(g group) (seconds float64, ok bool) {
 	n, ok := m.number(g.path + "/cpuacct.usage")
 	return float64(n) / 1e9, ok
 }
+
+// Ticks returns how long CPUs have been idle since the machine started, and how long they have
+// run in all. Their names are cpu0, cpu1, …; that of all together is cpu.
+func (m System) Ticks(of func(cpu string) bool) (idle, total float64) {
+	for line := range strings.Lines(m.read("proc/stat")) {
+		fields := strings.Fields(line)
+		if len(fields) < 6 || !of(fields[0]) {
+			continue
+		}
+		for i, field := range fields[1:min(9, len(fields))] { // guest time is in user time
+			ticks, _ := strconv.ParseFloat(field, 64)
+			total += ticks
+			if i == 3 || i == 4 { // idle, iowait
+				idle += ticks
+			}
+		}
+	}
+	return idle, total
+}

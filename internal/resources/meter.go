@@ -1,10 +1,6 @@
 package resources
 
-import (
-	"strconv"
-	"strings"
-	"time"
-)
+import "time"
 
 // Usage is what is free on the host.
 type Usage struct {
@@ -65,23 +61,4 @@ func (m *Meter) read() reading {
 		}
 	}
 	return r
-}
-
-// Ticks returns how long CPUs have been idle since the machine started, and how long they have
-// run in all. Their names are cpu0, cpu1, …; that of all together is cpu.
-func (m System) Ticks(of func(cpu string) bool) (idle, total float64) {
-	for line := range strings.Lines(m.read("proc/stat")) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 || !of(fields[0]) {
-			continue
-		}
-		for i, field := range fields[1:min(9, len(fields))] { // guest time is in user time
-			ticks, _ := strconv.ParseFloat(field, 64)
-			total += ticks
-			if i == 3 || i == 4 { // idle, iowait
-				idle += ticks
-			}
-		}
-	}
-	return idle, total
 }
