@@ -9,7 +9,6 @@
 //	{"model":"m","prompt":"Summarize: {text}","output":"summary"}
 //
 // The kernel is concurrent ([plugins.Concurrent]): gpurun keeps Options.Concurrency records
-// in flight, and the kernel sends fewer requests at a time while the server asks it to
-// (limiter.go). It never repeats a request itself: it answers [plugins.Retry], and the
+// in flight, and fewer while the kernel reports that the server is overloaded. It never repeats a request itself: it answers [plugins.Retry], and the
 // worker decides whether and when to try again.
 package openai

@@ -190,7 +190,7 @@ func Open(ctx context.Context, file format.File, kind Kind, options format.Optio
 	added := kind.added(options)
 	if table, err := kind.open(file, options); table != nil || err != nil {
 		if err != nil {
-			return format.Lines{}, err
+			return format.Lines{Rows: kind.Rows}, err
 		}
 		lines := table.Lines(ctx, options.Skip)
 		lines.Rows = kind.Rows
