@@ -47,7 +47,8 @@ func printPackages(out *tabwriter.Writer, packages []*pkg, checks []check) {
 	slices.SortStableFunc(bySize, func(a, b *pkg) int { return cmp.Compare(b.tokens, a.tokens) })
 	var tokens, lines, files int
 	for _, p := range bySize {
-		fmt.Fprintf(out, "%d\t%d\t%d\t%d\t  %s\n", p.tokens, p.lines, p.count, perPackage[p], p.name)
+		isOver := p.lines > maxLines || p.count > maxFilesOfPackage
+		fmt.Fprintf(out, "%d\t%d\t%d\t%d\t  %s%s\n", p.tokens, p.lines, p.count, perPackage[p], p.name, reason(p.name, isOver))
 		tokens, lines, files = tokens+p.tokens, lines+p.lines, files+p.count
 	}
 	fmt.Fprintf(out, "%d\t%d\t%d\t%d\t  in %d packages\n\n", tokens, lines, files, len(checks), len(packages))
@@ -59,16 +60,17 @@ func printTypes(out *tabwriter.Writer, packages []*pkg, top int) {
 		return cmp.Or(cmp.Compare(b.methods, a.methods), cmp.Compare(b.files, a.files))
 	})
 	over := 0
-	for _, t := range all {
-		if t.methods > 25 || t.files > 4 {
+	fmt.Fprintf(out, "methods\tfiles\tfields\t  type\n")
+	for i, t := range all {
+		isOver := t.methods > maxMethods || t.files > maxFiles
+		if i < top || isOver {
+			fmt.Fprintf(out, "%d\t%d\t%d\t  %s%s\n", t.methods, t.files, t.fields, t.name, reason(t.name, isOver))
+		}
+		if isOver {
 			over++
 		}
 	}
-	fmt.Fprintf(out, "methods\tfiles\tfields\t  type\n")
-	for _, t := range all[:min(top, len(all))] {
-		fmt.Fprintf(out, "%d\t%d\t%d\t  %s\n", t.methods, t.files, t.fields, t.name)
-	}
-	fmt.Fprintf(out, "%d\t\t\t  of %d types have over 25 methods or 4 files\n\n", over, len(all))
+	fmt.Fprintf(out, "%d\t\t\t  of %d types have over %d methods or %d files\n\n", over, len(all), maxMethods, maxFiles)
 }
 
 func printModes(out *tabwriter.Writer, checks []check, list bool) {
