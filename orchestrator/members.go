@@ -141,7 +141,8 @@ func (m *members) sampleFiles(ctx context.Context, each func(file string, s samp
 		var s sample
 		if !file.Stream() {
 			_ = file.Each(ctx, format.Options{Columns: m.config.Input.Columns, Threads: 1}, sampledBytes, func(line record.Line) bool {
-				return s.add(line) && all.add(record.Line{Data: line.Data})
+				_ = all.add(record.Line{Data: line.Data})
+				return s.add(line)
 			})
 		}
 		each(file.Name, s)
@@ -153,18 +154,18 @@ func (m *members) sampleFiles(ctx context.Context, each func(file string, s samp
 type sample struct {
 	members []string
 	records int
-	bytes   int
-	// text is the member to ask a model about: the one with the longest text
-	// of length bytes.
-	text   string
-	length int
+	read    int // bytes
+	// text is the member to ask a model about: the one with the most words, or the most bytes
+	// where words are not separated.
+	text         string
+	words, bytes int
 }
 
 // add adds a line, unless the kernel never sees it. It reports whether the first lines of a file
 // go on.
 func (s *sample) add(line record.Line) (more bool) {
-	s.bytes += len(line.Data)
-	more = line.Line == 0 || line.Line < sampledRecords && s.bytes < sampledBytes
+	s.read += len(line.Data)
+	more = line.Line == 0 || line.Line < sampledRecords && s.read < sampledBytes
 	var members map[string]json.RawMessage
 	if !utf8.Valid(line.Data) || json.Unmarshal(line.Data, &members) != nil || members == nil {
 		return more
@@ -178,8 +179,11 @@ func (s *sample) add(line record.Line) (more bool) {
 			s.members = append(s.members, name)
 		}
 		var text string
-		if json.Unmarshal(members[name], &text) == nil && len(text) > s.length && !strings.ContainsAny(name, unquoted) {
-			s.text, s.length = name, len(text)
+		if json.Unmarshal(members[name], &text) != nil || strings.ContainsAny(name, unquoted) {
+			continue
+		}
+		if words := len(strings.Fields(text)); cmp.Or(cmp.Compare(words, s.words), cmp.Compare(len(text), s.bytes)) > 0 {
+			s.text, s.words, s.bytes = name, words, len(text)
 		}
 	}
 	return more

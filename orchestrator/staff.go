@@ -31,13 +31,15 @@ type staff struct {
 // one.
 func (s *staff) findDevices(ctx context.Context, ask func(context.Context) error) error {
 	err := s.selectDevices(ctx)
-	switch fault.KindOf(err) {
-	case fault.NoDevice:
+	switch e := fault.As(err); {
+	case e == nil:
+		return err
+	case e.Kind == fault.NoDevice:
 		if ask(ctx) == nil && s.plan.Info.NoDevice {
 			s.useNoDevice()
 			return nil
 		}
-	case fault.Usage: // other errors concern the machine
+	case e.Kind == fault.Usage && e.Code != fault.UnevenDevices: // other errors concern the machine
 		return fault.UnknownDevice.New("devices %s: %w", s.config.Devices.GPUs, err).Set("gpus")
 	}
 	return err
