@@ -117,7 +117,7 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 		}
 		batch = batch.WithIsolation(time.Duration(request.GetIsolateMs()) * time.Millisecond)
 		next := &started{sequence: request.GetSequence(), batch: batch, results: NewResults(batch.Len()), carrier: &carrier{arena: s.arena, least: inlineBelow}}
-		next.results.onCPU, next.results.take = s.onCPU, next.pack
+		next.results.take = next.pack
 		// Wait until the kernel has room for another batch.
 		select {
 		case open <- next:
@@ -149,6 +149,7 @@ func (s *server) unpackBatch(request interface {
 func (s *server) submit(ctx context.Context, b *started) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
+	b.results.onCPU = s.onCPU
 	// Make a write to a record panic, so that the crash prints only the trace of the
 	// kernel instead of those of all goroutines.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
