@@ -42,7 +42,9 @@ var heapFloor []byte
 // its heap: the collector would run every 4 MB, which is a few batches, and take more
 // time than the work itself. It makes no difference to a kernel with a large heap.
 func relaxGC() {
-	heapFloor = make([]byte, 32<<20)
+	if heapFloor == nil {
+		heapFloor = make([]byte, 32<<20)
+	}
 }
 
 // rawStderr is the process's original standard error. go-plugin replaces it with a pipe
