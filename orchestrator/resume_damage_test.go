@@ -210,9 +210,9 @@ func killedWithParts(t *testing.T, v *variant) (d jobDir, c orchestrator.Config,
 		d, c = v.start(t)
 		c.Resume.Checkpoint = 20 * time.Millisecond
 		job := driverOf(t, c)
-		job.DurableEvery = 150 * time.Millisecond
+		job.DurableEvery = 80 * time.Millisecond
 		mark := fmt.Sprintf("damage-%d-%d", os.Getpid(), attempt)
-		if end := startDriver(t, job, mark, crash.Variable+"=part-written:10").wait(t); !end.killed {
+		if end := startDriver(t, job, mark, fmt.Sprintf("%s=part-written:%d", crash.Variable, 10+attempt%8)).wait(t); !end.killed {
 			t.Fatalf("ended: %s", end)
 		}
 		awaitGone(t, mark)
