@@ -94,7 +94,7 @@ func isOurs(path string) bool {
 }
 
 // files returns the files that the job reads and writes, and the kernel's files if it was started
-// before. For a retry, they are those of the job being retried.
+// before. For a retry, it returns the files of the job being retried.
 func (c Config) files(folder string) (job, kernel []NamedFile) {
 	inputs, errorsFile := []string{c.Input.Path}, c.Output.Errors
 	m, unread := readManifest(filepath.Join(folder, manifestFile))

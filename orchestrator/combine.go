@@ -27,9 +27,9 @@ import (
 type Combined struct {
 	// Output and Errors are its files.
 	Output, Errors string
-	// Sum is that of an output that is a file.
+	// Sum is the checksum of an output that is a file.
 	Sum chunk.FileSum
-	// Print is that of the Survey by which the input was divided.
+	// Print is the fingerprint in the Survey by which the input was divided.
 	Print json.RawMessage
 	// Pieces are the jobs, in input order.
 	Pieces []Piece

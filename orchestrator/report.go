@@ -24,7 +24,7 @@ type Report struct {
 	// Streamed: the output went to standard output, a pipe or a device, which keep
 	// nothing.
 	Streamed bool `json:"streamed,omitempty"`
-	// Format is that of the lines, if it is not any JSON: [OpenAIBatch].
+	// Format is the format of the lines if they are not any JSON: [OpenAIBatch].
 	Format  string        `json:"format,omitempty"`
 	Kernel  string        `json:"kernel"`
 	Started time.Time     `json:"started"`
@@ -79,7 +79,7 @@ type Report struct {
 	Load time.Duration `json:"load_ns"`
 	Rate float64       `json:"records_per_second"`
 	// Concurrency is how many records each kernel computed at a time, 0 if it computed
-	// batches. Unit is what it computed, "batches" or "records": Latency is that of those.
+	// batches. Unit is what it computed, "batches" or "records"; Latency is how long one took.
 	Concurrency int    `json:"concurrency,omitempty"`
 	Unit        string `json:"unit"`
 	// GroupBy is the member by whose size records were grouped, empty if they were not.
@@ -87,7 +87,7 @@ type Report struct {
 	// is padded to the largest of its batch.
 	GroupBy string  `json:"group_by,omitempty"`
 	Padding float64 `json:"padding_share,omitempty"`
-	// Latency is that of this run's batches; nil if there were none.
+	// Latency is how long this run's batches took; nil if there were none.
 	Latency *Latency `json:"batch_latency,omitempty"`
 	// Workers are the slots.
 	Workers []WorkerReport `json:"workers"`

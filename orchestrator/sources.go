@@ -21,8 +21,8 @@ import (
 type sources struct {
 	config *order
 	folder *folder
-	// programs are the kernel's own files as the manifest has read them; data are those of them
-	// that are not code.
+	// programs are the kernel's own files as the manifest has read them; data names the files
+	// among them that are not code.
 	programs []wire.Program
 	data     []string
 	columns  *columns.Spec   // nil if there are none

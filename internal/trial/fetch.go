@@ -18,7 +18,8 @@ type fetched struct {
 }
 
 // fetchFiles fetches the files that records name, as a job would. A record whose file cannot
-// be read does not reach the kernel. folder is that of the input, . for a stream.
+// be read does not reach the kernel. Relative paths begin in
+// folder: the input's, or . for a stream.
 func fetchFiles(ctx context.Context, settings orchestrator.Fetch, folder string, records []sampleRecord) *fetched {
 	if len(settings.Members) == 0 {
 		return nil

@@ -100,7 +100,7 @@ type Records struct {
 	// Store and ErrorsApart are as in commit.PartOptions.
 	Store       chunk.Store `json:"store,omitempty"`
 	ErrorsApart bool        `json:"errors_apart,omitempty"`
-	// Batch: the lines of results are those of OpenAI's batch files.
+	// Batch: results have the form of lines in OpenAI's batch files.
 	Batch bool   `json:"batch,omitempty"`
 	Step  string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.

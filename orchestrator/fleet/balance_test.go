@@ -24,7 +24,7 @@ func TestEndSlowest(t *testing.T) {
 		{"not who has handed back", []member{{load: load{size: 1000, done: slow}}, {load: load{size: 1000, done: slower}, ending: true}}, 0},
 		{"not who has nothing", []member{{load: load{size: 1000, done: slow}}, {}}, 0},
 		{"not who is at its end", []member{{load: load{size: 1000, done: 990}}}, -1},
-		{"nobody is left", []member{{load: load{size: 1000, done: slower}, ending: true}}, -1},
+		{"all have handed back", []member{{load: load{size: 1000, done: slower}, ending: true}}, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &roster{}

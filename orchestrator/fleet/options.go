@@ -35,7 +35,7 @@ type Options struct {
 	Slots    []event.Slot
 	Registry *gpu.Registry   // every slot is acquired
 	Stagger  bool            // the first worker opens its kernel alone
-	Scaling  *scaler.Options // its Cores and Emit are those of the fleet; nil: the number of workers is fixed
+	Scaling  *scaler.Options // the fleet sets Cores and Emit; nil: the number of workers is fixed
 	Monitor  *gpu.MonitorOptions
 	Devices  gpu.Options
 	// OnMonitor gets the monitor when it starts.

@@ -23,7 +23,7 @@ type Job struct {
 	amend.Retried
 	// Folder is the job folder.
 	Folder string
-	// Manifest is that of an output that is a folder; nil for a file.
+	// Manifest lists the parts if the output is a folder; nil for a file.
 	Manifest *commit.Manifest
 }
 
@@ -90,8 +90,8 @@ type merged struct {
 }
 
 // Commit makes the new files the job's: a crash from here on only delays their renaming.
-// report is the job's new report, parts are those of the output, of which a file is the only one,
-// and arrays are the checksums of the arrays.
+// report is the job's new report, parts lists the parts of the output (a file is its only part), and
+// arrays are the checksums of the arrays.
 func (j Job) Commit(ctx context.Context, report any, parts commit.Manifest, arrays []chunk.FileSum) error {
 	m := merged{report, &parts, make(map[string]chunk.FileSum)}
 	if j.Manifest == nil {

@@ -58,10 +58,10 @@ func WithoutChangeTimes(states []State) []State {
 }
 
 // AsBefore gives files whose content is unchanged their former times, and reports whether there
-// are any. sums are those of the only file, if it was counted: they prove what samples suggest. A
-// file in which the earlier run found damage, and those behind it, may have been replaced: the
-// checksums of what was read of them are compared when they are read again, as are those of other
-// plain files with new times. Without a log of all records that are done, times must be the same.
+// are any. sums are the checksums of the only file, if it was counted: they prove what samples
+// suggest. A file in which the earlier run found damage, and those behind it, may have been
+// replaced; other plain files may have new times. Their checksums are compared when they are read
+// again. Without a log of all records that are done, times must be the same.
 func AsBefore(now, was []State, sums *input.Sums, log *input.Log, done int64) (as []State, touched bool, err error) {
 	if len(now) != len(was) {
 		return now, false, nil

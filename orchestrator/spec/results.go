@@ -30,7 +30,7 @@ type Results struct {
 	KeepFailed bool
 	// Store is how parts keep what became of records: in frames, for a retry and for Stream.
 	Store chunk.Store
-	// Batch: the lines are those of OpenAI's batch files.
+	// Batch: results have the form of lines in OpenAI's batch files.
 	Batch bool
 	// Kept are the only members of the records that the output has, besides the kernel's; nil
 	// for all.
