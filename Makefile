@@ -279,11 +279,11 @@ k8s-test: build
 llm-test: build
 	@./scripts/llm-test.sh
 
-# Opens outputs with pandas, polars, DuckDB, datasets and pyarrow, in a Python environment of its
-# own with 700 MB. make test reads them with gpurun itself, and with what python3 has of these.
+# Opens outputs with pandas, polars, DuckDB, datasets, pyarrow, DataFusion and Spark (which needs
+# Java), in a Python environment of its own with 1.5 GB. make test reads them with gpurun itself, and with what python3 has of these.
 readers-test: tools
 	@[ -e .venv-readers/ready ] || { python3 -m venv .venv-readers && \
-		.venv-readers/bin/pip install -q --disable-pip-version-check numpy pyarrow pandas polars duckdb datasets && touch .venv-readers/ready; }
+		.venv-readers/bin/pip install -q --disable-pip-version-check numpy pyarrow pandas polars duckdb datasets datafusion pyspark && touch .venv-readers/ready; }
 	GPURUN_TEST_PYTHON=$(CURDIR)/.venv-readers/bin/python $(GO) test -count=1 -v \
 		-run 'TestReaders|TestFoldersAreData|TestTextOfEveryReader|TestDeclared|TestPython|TestLive' ./orchestrator ./chunk/encode/parquet ./chunk/input/parquet
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // plane measures only the path between worker and kernel, with a real kernel process:
@@ -45,7 +46,7 @@ func (b *bench) planeOnce(copied, inline bool) (gbPerSecond, cpuPerGB float64, e
 	const records, size, window = 128, 1024, 4
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as in a worker
 	total := b.size(2<<30, 64<<20)
-	process, err := plugins.Start(context.Background(), plugins.Command{Path: b.sleep, Env: os.Environ(), Dir: b.dir, Inline: inline})
+	process, err := process.Start(context.Background(), process.Command{Path: b.sleep, Env: os.Environ(), Dir: b.dir, Inline: inline})
 	if err != nil {
 		return 0, 0, err
 	}

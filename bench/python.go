@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // python measures the cost of crossing to Python and back: a kernel that returns its
@@ -71,7 +72,7 @@ func (b *bench) pythonStart() error {
 	if err != nil {
 		return err
 	}
-	config, err := json.Marshal(plugins.PythonConfig{File: file})
+	config, err := json.Marshal(resolve.PythonConfig{File: file})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (s *FileSum) Write(p []byte) (int, error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// polynomial is that of CRC-32C, with the lowest power in the highest bit.
+// polynomial defines CRC-32C, with the lowest power in the highest bit.
 const polynomial = 0x82f63b78
 
 // Join returns the sum of two concatenated files, computed from their sums without reading

@@ -34,7 +34,7 @@ type Chunk struct {
 type FileStart struct {
 	// Line is the number of its first line, counted on from Chunk.Line.
 	Line int64 `json:"line"`
-	// Name is that of the file, and First the number of that line in it.
+	// Name is the name of the file, First the number of that line in it.
 	Name  string `json:"name"`
 	First int64  `json:"first"`
 }

@@ -42,32 +42,22 @@ const (
 	maxCauseExample = 300
 )
 
-// FailureTally returns the tally of one failed record. The kind is that of its mark.
-func FailureTally(kind, message, detail string, line int64) Tally {
-	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: line}
+// FailureTally returns the tally of one failed record, whose mark has this kind. Examples name its row, or
+// its file if there are several; then the number of the record decides which example comes first.
+func FailureTally(kind, message, detail string, from Origin, record int64) Tally {
+	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: from.Line, Rows: from.Row, File: from.File}
 	if n := len(stats.Detail); n > maxDetail { // the end of a traceback is the most useful
 		stats.Detail = "…" + strings.ToValidUTF8(stats.Detail[n-maxDetail:], "")
 	}
-	cause := KindStats{Count: 1, Example: cutEnd(message, maxCauseExample), Line: line}
+	if from.File != "" {
+		stats.Record = record
+	}
+	cause := stats
+	cause.Example, cause.Detail = cutEnd(message, maxCauseExample), ""
 	return Tally{
 		Kinds:  map[string]KindStats{kind: stats},
 		Causes: map[string]KindStats{kind + ": " + fault.Shape(message): cause},
 	}
-}
-
-// In returns the tally of a record of a table, or of one of several files, so that examples
-// name its row or its file. The number of the record tells which example comes first.
-func (t Tally) In(from Origin, record int64) Tally {
-	for _, all := range []map[string]KindStats{t.Kinds, t.Causes} {
-		for name, stats := range all {
-			stats.Rows = from.Row
-			if from.File != "" {
-				stats.File, stats.Record = from.File, record
-			}
-			all[name] = stats
-		}
-	}
-	return t
 }
 
 func cutEnd(text string, limit int) string {

@@ -91,7 +91,7 @@ func TestCardSample(t *testing.T) {
 		}
 		checkSample(t, h.Device, s)
 	}
-	show(t, "host", monitor.Host())
+	show(t, "host", NewHostReader().Read())
 }
 
 func checkSample(t *testing.T, d Device, s Sample) {

@@ -29,8 +29,8 @@ type Options struct {
 	// PinUUID uses UUIDs as tokens (--pin uuid). Inherited tokens stay unchanged. It is
 	// not the default because some frameworks only accept numbers.
 	PinUUID bool
-	// Slow is called once, with a line for the user, if the driver takes longer than
-	// SlowAfter (default 2 s) for an inventory. It may be nil.
+	// Slow is called once, with a line for the user and from another goroutine, if the driver
+	// takes longer than SlowAfter (default 2 s) for an inventory. It may be nil.
 	Slow      func(text string)
 	SlowAfter time.Duration
 	// Timeout bounds all NVML calls together. Default: 10 s. A healthy driver takes
@@ -57,25 +57,12 @@ func (o Options) withDefaults() Options {
 
 // scan takes the inventory and reports a slow driver.
 func (o Options) scan(ctx context.Context) (machine, error) {
-	if o.Slow == nil || o.SlowAfter >= o.Timeout {
-		return scan(ctx, o.NVML, o.Timeout)
+	if o.Slow != nil && o.SlowAfter < o.Timeout {
+		defer time.AfterFunc(o.SlowAfter, func() {
+			o.Slow(fmt.Sprintf("the NVIDIA driver has not answered for %v; waiting up to %v", o.SlowAfter, o.Timeout))
+		}).Stop()
 	}
-	var m machine
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		m, err = scan(ctx, o.NVML, o.Timeout)
-	}()
-	timer := time.NewTimer(o.SlowAfter)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		o.Slow(fmt.Sprintf("the NVIDIA driver has not answered for %v; waiting up to %v", o.SlowAfter, o.Timeout))
-	case <-done:
-	}
-	<-done
-	return m, err
+	return scan(ctx, o.NVML, o.Timeout)
 }
 
 // driverPresent looks for the driver's files. The last one is for WSL, whose driver is
@@ -112,8 +99,8 @@ func Discover(ctx context.Context, opts Options) (Inventory, error) {
 // counts the machine's GPUs in PCI order or, with an inherited CUDA_VISIBLE_DEVICES,
 // the entries of that variable from 0, as CUDA does. cpu:N does not use NVML at all.
 //
-// A lost GPU is skipped and named in Note, as long as another one is usable. Errors
-// are those of Discover, and fault.Usage for a device that does not exist, which lists
+// A lost GPU is skipped and named in Note, as long as another one is usable. Select fails
+// as Discover does, and with a fault.Usage for a device that does not exist, which lists
 // what exists.
 func Select(ctx context.Context, selection Selection, opts Options) (Inventory, error) {
 	opts = opts.withDefaults()

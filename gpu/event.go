@@ -36,29 +36,18 @@ const (
 	Reset EventKind = "reset"
 )
 
-// Event is a change that a Monitor has observed.
+// Event is a change that a Monitor has observed, and the health of the device after it.
 type Event struct {
-	Kind   EventKind `json:"kind"`
-	Device Device    `json:"device"`
-	Time   time.Time `json:"time"`
-	From   State     `json:"from"`
-	To     State     `json:"to"`
-	// Pace is how fast the device may go from now on.
-	Pace        float64           `json:"pace"`
-	Temperature Optional[int]     `json:"temperature_c,omitzero"`
-	Memory      Optional[float64] `json:"memory_percent,omitzero"`
-	// Clocks are the reasons for which the card lowers its own clocks, as in Health.
-	Clocks Reasons `json:"throttle_reasons,omitzero"`
-	// ECCUncorrected is the number of uncorrected memory errors since monitoring began.
-	ECCUncorrected Optional[uint64] `json:"ecc_uncorrected,omitzero"`
-	// Problem is why the device is not monitored.
-	Problem string `json:"problem,omitempty"`
+	Kind EventKind `json:"kind"`
+	Time time.Time `json:"time"`
+	From State     `json:"from"`
+	Health
 }
 
 // String returns the event as a log line.
 func (e Event) String() string {
-	text := fmt.Sprintf("%s: %s %s → %s", e.Device, e.Kind, e.From, e.To)
-	if celsius, known := e.Temperature.Get(); known {
+	text := fmt.Sprintf("%s: %s %s → %s", e.Device, e.Kind, e.From, e.State)
+	if celsius, known := e.Temperature().Get(); known {
 		text += fmt.Sprintf(", %d °C", celsius)
 	}
 	return text
@@ -66,13 +55,6 @@ func (e Event) String() string {
 
 // changes lists the events between two states of a device, in reporting order.
 func changes(before, after *watched, now time.Time) (events []Event) {
-	e := Event{
-		Device: after.Device, Time: now, From: before.State, To: after.State, Pace: after.Pace,
-		Memory: after.MemoryPercent, Clocks: after.Clocks, ECCUncorrected: after.Total.ECCUncorrected, Problem: after.Problem,
-	}
-	if after.Problem == "" {
-		e.Temperature = after.Sample.Temperature
-	}
 	for _, change := range []struct {
 		kind     EventKind
 		happened bool
@@ -88,8 +70,8 @@ func changes(before, after *watched, now time.Time) (events []Event) {
 		{Clocks, after.Clocks != before.Clocks},
 		{Reset, after.resets > before.resets},
 	} {
-		if e.Kind = change.kind; change.happened {
-			events = append(events, e)
+		if change.happened {
+			events = append(events, Event{Kind: change.kind, Time: now, From: before.State, Health: after.health(now)})
 		}
 	}
 	return events

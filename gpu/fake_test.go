@@ -160,6 +160,11 @@ func (h fakeHandle) PCIBusID() (string, error) {
 }
 func (h fakeHandle) CPUs() ([]int, error) { return []int{2 * h.index, 2*h.index + 1}, h.ask("CPUs") }
 
+// It reports no sensor value and has no instance.
+func (h fakeHandle) Sense(*Sample) error                    { return nil }
+func (h fakeHandle) SenseMemory() (Optional[Memory], error) { return Optional[Memory]{}, nil }
+func (h fakeHandle) Instances() (bool, []Instance, error)   { return false, nil, nil }
+
 // lose makes GPU i fall off the bus.
 func (m *fakeMachine) lose(i int) {
 	m.mu.Lock()

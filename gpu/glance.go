@@ -42,19 +42,6 @@ func Look(ctx context.Context, opts Options) (Sight, error) {
 	return o.Look(ctx, nil)
 }
 
-// shown lists the devices to display: MIG instances in place of their GPU.
-func (m machine) shown() []candidate {
-	var all []candidate
-	for _, g := range m.gpus {
-		if len(g.instances) > 0 {
-			all = append(all, g.instances...)
-		} else {
-			all = append(all, g)
-		}
-	}
-	return all
-}
-
 // glanceAt is what is known about a device after a reading.
 func glanceAt(c candidate, r reading, h Health) Glance {
 	glance := Glance{Device: c.Device, State: h.State.String(), Pace: h.Pace, MemoryUsed: c.Memory - min(c.Memory, c.MemoryFree)}

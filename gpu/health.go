@@ -33,6 +33,14 @@ type Health struct {
 	Total Totals          `json:"total"`
 }
 
+// Temperature is the latest one; unknown if the device is not monitored.
+func (h Health) Temperature() Optional[int] {
+	if h.Problem != "" {
+		return Optional[int]{}
+	}
+	return h.Sample.Temperature
+}
+
 // FrameworkMemory is the device memory that a kernel's framework reports to hold, in
 // bytes. Cached includes Allocated.
 type FrameworkMemory struct {
@@ -93,10 +101,10 @@ func newWatched(d Device) *watched {
 	return &watched{Health: Health{Device: d, Pace: 1, Xids: make(map[uint64]int)}}
 }
 
-// health returns a deep copy.
+// health returns a copy.
 func (w *watched) health(now time.Time) Health {
 	h := w.Health
-	h.Sample, h.Xids, h.Trend, h.Total = h.Sample.clone(), maps.Clone(h.Xids), w.history.trend(now), w.totals(now)
+	h.Xids, h.Trend, h.Total = maps.Clone(h.Xids), w.history.trend(now), w.totals(now)
 	return h
 }
 
@@ -112,13 +120,13 @@ func (w *watched) shown() State {
 	switch {
 	case w.lost, hidden && (w.memory.state < Throttled || w.memory.blind):
 		return Unavailable
-	case w.heat.state == Unavailable && w.memory.blind:
+	case state == Unavailable, w.heat.state == Unavailable && w.memory.blind:
 		return Unavailable
 	}
 	return max(state, w.Clocks.state())
 }
 
-// lower takes the reasons for which the card lowers its clocks. They come and go with every
+// lower records the reasons for which the card lowers its clocks. They come and go with every
 // batch, so each is kept for a while.
 func (w *watched) lower(now time.Time, reasons Reasons, keep time.Duration) {
 	w.Clocks = 0
@@ -179,8 +187,8 @@ func (w *watched) totals(now time.Time) Totals {
 	return total
 }
 
-// note adds a sample to the totals. reset: the device was reset since the last one.
-func (w *watched) note(s Sample, reset bool) {
+// addSample adds a sample to the totals. reset: the device was reset since the last one.
+func (w *watched) addSample(s Sample, reset bool) {
 	if celsius, known := s.Temperature.Get(); known {
 		w.Total.PeakTemperature = Some(max(celsius, w.Total.PeakTemperature.Or(celsius)))
 	}

@@ -16,14 +16,6 @@ func (h *history) add(s Sample, size int) {
 	}
 }
 
-func (h *history) clone() []Sample {
-	all := make([]Sample, len(h.samples))
-	for i, s := range h.samples {
-		all[i] = s.clone()
-	}
-	return all
-}
-
 // Direction is how a temperature is changing.
 type Direction string
 

@@ -2,23 +2,16 @@ package gpu
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/gpurun/gpurun/internal/resources"
 )
 
-// Host is the condition of the machine around the GPUs. A kernel that waits for its
-// CPUs, or whose machine swaps, is slow however cool its GPU is.
+// Host is the condition of the machine around the GPUs.
 type Host struct {
 	// CPU is the utilization of all cores since the previous sample.
 	CPU             Optional[float64] `json:"cpu_percent,omitzero"`
 	MemoryTotal     Optional[uint64]  `json:"memory_total,omitzero"`
 	MemoryAvailable Optional[uint64]  `json:"memory_available,omitzero"`
-	// The pressures are the share of the last ten seconds in which some task waited
-	// for that resource; Linux before 4.20 does not report them.
-	PressureCPU    Optional[float64] `json:"pressure_cpu_percent,omitzero"`
-	PressureMemory Optional[float64] `json:"pressure_memory_percent,omitzero"`
-	PressureIO     Optional[float64] `json:"pressure_io_percent,omitzero"`
 }
 
 // HostReader reads the condition of the machine. It is not safe for concurrent use.
@@ -30,14 +23,10 @@ type HostReader struct {
 // NewHostReader returns a reader of this machine.
 func NewHostReader() *HostReader { return &HostReader{} }
 
-// Read returns the current condition; CPU is that since the previous call. What the system does
-// not report is unknown: this is not Linux, or an old version.
+// Read returns the current condition, with the use of CPUs since the previous call. What the system
+// does not report is unknown.
 func (r *HostReader) Read() Host {
-	return Host{
-		CPU:         r.cpu(),
-		MemoryTotal: r.memory("MemTotal:"), MemoryAvailable: r.memory("MemAvailable:"),
-		PressureCPU: r.pressure("cpu"), PressureMemory: r.pressure("memory"), PressureIO: r.pressure("io"),
-	}
+	return Host{CPU: r.cpu(), MemoryTotal: r.memory("MemTotal:"), MemoryAvailable: r.memory("MemAvailable:")}
 }
 
 func (r *HostReader) cpu() Optional[float64] {
@@ -56,14 +45,4 @@ func (r *HostReader) memory(name string) Optional[uint64] {
 		return Optional[uint64]{}
 	}
 	return Some(kib << 10)
-}
-
-// pressure reads "some avg10=0.12 avg60=…".
-func (r *HostReader) pressure(resource string) Optional[float64] {
-	value, _ := strings.CutPrefix(r.system.Field("proc/pressure/"+resource, "some"), "avg10=")
-	percent, err := strconv.ParseFloat(value, 64)
-	if err != nil {
-		return Optional[float64]{}
-	}
-	return Some(percent)
 }

@@ -3,6 +3,8 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // machine is what NVML reports about the whole machine, before any selection.
@@ -47,6 +49,24 @@ func (m machine) instances() []candidate {
 	return all
 }
 
+// shown lists the devices to display: MIG instances in place of their GPU.
+func (m machine) shown() []candidate {
+	var all []candidate
+	for _, g := range m.gpus {
+		if len(g.instances) > 0 {
+			all = append(all, g.instances...)
+		} else {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// complete reports whether every GPU has answered.
+func (m machine) complete() bool {
+	return !slices.ContainsFunc(m.gpus, func(g candidate) bool { return errors.Is(g.unusable, errHangs) })
+}
+
 // describe returns what GPU i reports. A field it does not support stays zero; a GPU
 // that is lost meanwhile is unusable.
 func (s *scanner) describe(i int) candidate {
@@ -57,20 +77,18 @@ func (s *scanner) describe(i int) candidate {
 		return c
 	}
 	c.ask(h)
-	if cpus, err := h.CPUs(); c.note(err) && len(cpus) > 0 {
+	if cpus, err := h.CPUs(); c.answered(err) && len(cpus) > 0 {
 		c.CPUs = cpus
 	}
-	if id, err := h.PCIBusID(); c.note(err) {
+	if id, err := h.PCIBusID(); c.answered(err) {
 		c.PCIBusID = id
 	}
-	if parts, ok := h.(Partitioned); ok {
-		c.split(parts)
-	}
+	c.split(h)
 	return c
 }
 
-// note records the error of a lost GPU, and reports whether err is nil.
-func (c *candidate) note(err error) bool {
+// answered reports whether a query succeeded, and records that the GPU is lost.
+func (c *candidate) answered(err error) bool {
 	if errors.Is(err, ErrLost) {
 		c.unusable = err
 	}
@@ -79,22 +97,22 @@ func (c *candidate) note(err error) bool {
 
 // ask fills in what GPUs and MIG instances have in common.
 func (c *candidate) ask(h Handle) {
-	if uuid, err := h.UUID(); c.note(err) {
+	if uuid, err := h.UUID(); c.answered(err) {
 		c.UUID = uuid
 	}
-	if name, err := h.Name(); c.note(err) && name != "" {
+	if name, err := h.Name(); c.answered(err) && name != "" {
 		c.Name = name
 	}
-	if total, free, err := h.Memory(); c.note(err) {
+	if total, free, err := h.Memory(); c.answered(err) {
 		c.Memory, c.MemoryFree = total, free
 	}
 }
 
 // split finds the MIG instances. It skips an instance that does not report its UUID,
 // since CUDA cannot be pinned to it.
-func (c *candidate) split(parts Partitioned) {
-	enabled, list, err := parts.Instances()
-	if !c.note(err) || !enabled {
+func (c *candidate) split(h Handle) {
+	enabled, list, err := h.Instances()
+	if !c.answered(err) || !enabled {
 		return
 	}
 	c.mig = true
@@ -118,3 +136,44 @@ func (c *candidate) split(parts Partitioned) {
 
 // unknownName is the name of a GPU that does not report its model.
 const unknownName = "NVIDIA GPU"
+
+// errNoInstance means that there is nothing to compute on.
+var errNoInstance = errors.New("in MIG mode without an instance")
+
+// noInstanceRemedy is how to fix errNoInstance.
+const noInstanceRemedy = "create instances (nvidia-smi mig -cgi PROFILE -C), or leave MIG mode (nvidia-smi -mig 0)"
+
+// whyUnusable returns one message per reason why GPUs cannot be used, with the GPUs it
+// applies to: "GPU 1 and GPU 3: the GPU is lost".
+func whyUnusable(unusable []candidate) []string {
+	var reasons []string
+	names := make(map[string][]string)
+	for _, g := range unusable {
+		reason := g.unusable.Error()
+		if names[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		names[reason] = append(names[reason], g.String())
+	}
+	for i, reason := range reasons {
+		list := names[reason]
+		switch {
+		case reason != errNoInstance.Error():
+			reasons[i] = fmt.Sprintf("%s: %s", Enumerate(list), reason)
+		case len(list) == 1:
+			reasons[i] = fmt.Sprintf("%s is in MIG mode and has no instance: %s", list[0], noInstanceRemedy)
+		default:
+			reasons[i] = fmt.Sprintf("%s are in MIG mode and have no instance: %s", Enumerate(list), noInstanceRemedy)
+		}
+	}
+	return reasons
+}
+
+// Enumerate joins a list for a sentence: "a, b and c".
+func Enumerate(list []string) string {
+	last := len(list) - 1
+	if last < 1 {
+		return strings.Join(list, "")
+	}
+	return strings.Join(list[:last], ", ") + " and " + list[last]
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -69,12 +70,10 @@ type MonitorOptions struct {
 type Monitor struct {
 	options MonitorOptions
 	sampler *sampler
-	host    HostReader
 
 	mu      sync.Mutex
 	config  Config
 	devices []*watched
-	around  Host
 }
 
 // NewMonitor returns a Monitor of these devices; CPU devices are always Unavailable.
@@ -131,12 +130,10 @@ func (m *Monitor) sample(ctx context.Context) []reading {
 
 // apply judges every device by its reading and reports what has changed.
 func (m *Monitor) apply(readings []reading) {
-	host := m.host.Read()
 	now := m.options.Clock.Now()
 	var events []Event
 	var lost []Device
 	m.mu.Lock()
-	m.around = host
 	for i, w := range m.devices {
 		was := w.lost
 		if w.lost = errors.Is(readings[i].err, ErrLost); w.lost && !was {
@@ -170,7 +167,7 @@ func (m *Monitor) judge(w *watched, r reading, wasLost bool, now time.Time) []Ev
 	w.Stale = r.err != nil
 	problem := r.err
 	if r.err == nil {
-		w.note(r.sample, wasLost)
+		w.addSample(r.sample, wasLost)
 		w.Sample = r.sample
 		w.history.add(r.sample, m.config.HistorySize)
 		problem = m.climb(w, r, now)
@@ -269,16 +266,9 @@ func (m *Monitor) Status() []Health {
 	return all
 }
 
-// Host returns the condition of the machine at the last sample.
-func (m *Monitor) Host() Host {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.around
-}
-
 // History returns a copy of the last samples of a device, oldest first.
 func (m *Monitor) History(device Device) (samples []Sample) {
-	m.with(device, func(w *watched) { samples = w.history.clone() })
+	m.with(device, func(w *watched) { samples = slices.Clone(w.history.samples) })
 	return samples
 }
 

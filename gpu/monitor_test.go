@@ -75,7 +75,7 @@ func TestJumpSkipsNothing(t *testing.T) {
 		t.Errorf("events %q", got)
 	}
 	e := w.events[0]
-	if e.From != gpu.Optimal || e.To != gpu.Critical || e.Pace != 0 || e.Temperature.Or(0) != 90 || e.Device.String() != "GPU 0" || !e.Time.Equal(w.clock.now) {
+	if e.From != gpu.Optimal || e.State != gpu.Critical || e.Pace != 0 || e.Temperature().Or(0) != 90 || e.Device.String() != "GPU 0" || !e.Time.Equal(w.clock.now) {
 		t.Errorf("event %+v", e)
 	}
 }

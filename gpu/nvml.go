@@ -25,10 +25,13 @@ type API interface {
 	// Device returns the GPU at this index, from 0, in PCI order. ErrLost means that
 	// it has fallen off the bus.
 	Device(index int) (Handle, error)
+	// NewEventSet returns an empty set for critical errors. The caller must free it before
+	// Shutdown.
+	NewEventSet() (EventSet, error)
 }
 
-// Handle is one GPU, valid until Shutdown. Each method may fail with ErrLost, or with
-// any other error if the driver or the card does not support it.
+// Handle is one GPU or MIG instance, valid until Shutdown. Each method may fail with ErrLost,
+// or with any other error if the driver or the card does not support it.
 type Handle interface {
 	UUID() (string, error)
 	Name() (string, error)
@@ -36,10 +39,11 @@ type Handle interface {
 	PCIBusID() (string, error)
 	// CPUs returns the numbers of the CPUs near the GPU, in ascending order.
 	CPUs() ([]int, error)
-}
-
-// Partitioned is an optional interface of a Handle for the MIG instances of its GPU.
-type Partitioned interface {
+	// Sense fills in what the device reports and leaves the rest unchanged. It fails
+	// only with ErrLost: an unsupported value is not a failure.
+	Sense(*Sample) error
+	// SenseMemory queries only the memory; unknown if the device does not report it.
+	SenseMemory() (Optional[Memory], error)
 	// Instances reports whether the GPU is in MIG mode, in which it is used only
 	// through its instances, and returns them. A driver without MIG support returns
 	// false.
@@ -52,23 +56,7 @@ type Instance struct {
 	Index, GPUInstance, ComputeInstance int
 }
 
-// Sensors is an optional interface of a Handle for the sensors of its device.
-type Sensors interface {
-	// Sense fills in what the device reports and leaves the rest unchanged. It fails
-	// only with ErrLost: an unsupported value is not a failure.
-	Sense(*Sample) error
-	// SenseMemory queries only the memory; unknown if the device does not report it.
-	SenseMemory() (Optional[Memory], error)
-}
-
-// Events is an optional interface of an API for critical errors. It is separate because
-// an inventory does not need it. The rules of API apply.
-type Events interface {
-	// NewEventSet returns an empty set. The caller must free it before Shutdown.
-	NewEventSet() (EventSet, error)
-}
-
-// EventSet receives the events of a set of GPUs.
+// EventSet receives the events of a set of GPUs. The rules of API apply.
 type EventSet interface {
 	// Add makes the set report this GPU's critical errors from now on. It fails with
 	// ErrLost, or with any other error if the card or the driver does not report them.

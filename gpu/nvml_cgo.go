@@ -37,19 +37,17 @@ func (library) Init() error {
 func (library) Shutdown() error { return asError(nvml.Shutdown()) }
 
 func (library) DriverVersion() (string, error) {
-	version, ret := nvml.SystemGetDriverVersion()
-	return version, asError(ret)
+	return result(nvml.SystemGetDriverVersion())
 }
 
 func (library) Count() (int, error) {
-	count, ret := nvml.DeviceGetCount()
-	return count, asError(ret)
+	return result(nvml.DeviceGetCount())
 }
 
 func (library) Device(index int) (Handle, error) {
-	device, ret := nvml.DeviceGetHandleByIndex(index)
-	if ret != nvml.SUCCESS {
-		return nil, asError(ret)
+	device, err := result(nvml.DeviceGetHandleByIndex(index))
+	if err != nil {
+		return nil, err
 	}
 	return handle{device}, nil
 }
@@ -57,13 +55,11 @@ func (library) Device(index int) (Handle, error) {
 type handle struct{ device nvml.Device }
 
 func (h handle) UUID() (string, error) {
-	uuid, ret := h.device.GetUUID()
-	return uuid, asError(ret)
+	return result(h.device.GetUUID())
 }
 
 func (h handle) Name() (string, error) {
-	name, ret := h.device.GetName()
-	return name, asError(ret)
+	return result(h.device.GetName())
 }
 
 func (h handle) Memory() (total, free uint64, err error) {
@@ -72,53 +68,43 @@ func (h handle) Memory() (total, free uint64, err error) {
 }
 
 func (h handle) PCIBusID() (string, error) {
-	info, ret := h.device.GetPciInfo()
-	if ret != nvml.SUCCESS {
-		return "", asError(ret)
-	}
-	id := make([]byte, 0, len(info.BusId))
+	info, err := result(h.device.GetPciInfo())
+	var id []byte
 	for _, c := range info.BusId {
 		if c == 0 {
 			break
 		}
 		id = append(id, byte(c))
 	}
-	return string(id), nil
+	return string(id), err
 }
 
 // CPUs requests a set of 8192, the most that Linux is built for: the number of CPUs this
 // process may use does not limit how high their numbers are. (go-nvml divides by 8, but
 // a word holds 64: hence 1024.)
 func (h handle) CPUs() ([]int, error) {
-	words, ret := h.device.GetCpuAffinity(1024)
-	if ret != nvml.SUCCESS {
-		return nil, asError(ret)
-	}
+	words, err := result(h.device.GetCpuAffinity(1024))
 	var cpus []int
 	for i, word := range words {
 		for ; word != 0; word &= word - 1 {
 			cpus = append(cpus, i*bits.UintSize+bits.TrailingZeros(word))
 		}
 	}
-	return cpus, nil
+	return cpus, err
 }
 
-// NewEventSet is part of Events.
 func (library) NewEventSet() (EventSet, error) {
-	set, ret := nvml.EventSetCreate()
-	if ret != nvml.SUCCESS {
-		return nil, asError(ret)
-	}
-	return eventSet{set}, nil
+	set, err := result(nvml.EventSetCreate())
+	return eventSet{set}, err
 }
 
 type eventSet struct{ set nvml.EventSet }
 
 func (e eventSet) Add(gpu Handle) error {
 	device := gpu.(handle).device
-	types, ret := device.GetSupportedEventTypes()
-	if ret != nvml.SUCCESS {
-		return asError(ret)
+	types, err := result(device.GetSupportedEventTypes())
+	if err != nil {
+		return err
 	}
 	if types&nvml.EventTypeXidCriticalError == 0 {
 		return errors.New("the GPU does not report critical errors")

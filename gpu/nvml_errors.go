@@ -56,6 +56,9 @@ func asError(ret nvml.Return) error {
 	return fmt.Errorf("NVML error %d", int(ret))
 }
 
+// result returns what a call of the library returned, with its error.
+func result[T any](value T, ret nvml.Return) (T, error) { return value, asError(ret) }
+
 // initError is the error of a failed Init, with what to do about it.
 func initError(ret nvml.Return) error {
 	switch ret {

@@ -5,7 +5,9 @@ package gpu
 import (
 	"errors"
 	"slices"
+	"sync"
 
+	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
@@ -46,7 +48,6 @@ func number(v uint32) int       { return int(int32(v)) } // a broken sensor repo
 func milliwatt(v uint32) Watt   { return Watt(v) / 1000 }
 func millijoule(v uint64) Joule { return Joule(v) / 1000 }
 
-// Sense is part of Sensors.
 func (h handle) Sense(sample *Sample) error {
 	s := &senses{}
 	h.senseHeat(s, sample)
@@ -58,7 +59,6 @@ func (h handle) Sense(sample *Sample) error {
 	return s.lost
 }
 
-// SenseMemory is part of Sensors.
 func (h handle) SenseMemory() (Optional[Memory], error) {
 	s := &senses{}
 	memory := h.memory(s)
@@ -141,7 +141,6 @@ func processes(list []nvml.ProcessInfo) []Process {
 	return slices.Clip(out)
 }
 
-// Instances is part of Partitioned.
 func (h handle) Instances() (enabled bool, list []Instance, err error) {
 	for _, symbol := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
 		"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId"} {
@@ -179,4 +178,36 @@ func lostOnly(ret nvml.Return) error {
 		return err
 	}
 	return nil
+}
+
+// symbols caches which calls the driver's library has. A missing call would end the
+// process with "symbol lookup error", so calls that not every driver has are looked up
+// first.
+//
+// The library is opened a second time for this and stays open: another thread may close
+// go-nvml's own handle at any time.
+var symbols struct {
+	mu      sync.Mutex
+	library *dl.DynamicLibrary
+	known   map[string]bool
+}
+
+// has reports whether the driver's library has a call. It must only be called after a
+// successful Init.
+func has(symbol string) bool {
+	symbols.mu.Lock()
+	defer symbols.mu.Unlock()
+	if found, known := symbols.known[symbol]; known {
+		return found
+	}
+	if symbols.library == nil {
+		library := dl.New("libnvidia-ml.so.1", dl.RTLD_LAZY)
+		if library.Open() != nil {
+			return false
+		}
+		symbols.library, symbols.known = library, make(map[string]bool)
+	}
+	found := symbols.library.Lookup(symbol) == nil
+	symbols.known[symbol] = found
+	return found
 }

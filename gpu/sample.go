@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sample is the sensor values of a device at one moment. A MIG instance has its own
+// Sample is the sensor values of a device at one moment, and never changes. A MIG instance has its own
 // memory and processes; the rest is its parent's.
 type Sample struct {
 	Time        time.Time     `json:"time,omitzero"`
@@ -56,14 +56,6 @@ type Memory struct {
 type Process struct {
 	PID    int              `json:"pid"`
 	Memory Optional[uint64] `json:"memory,omitzero"`
-}
-
-// clone returns a deep copy.
-func (s Sample) clone() Sample {
-	if list, known := s.Processes.Get(); known {
-		s.Processes = Some(slices.Clone(list))
-	}
-	return s
 }
 
 // Reasons are why a card's clocks are lower than they could be, as NVML's bits.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,9 +131,4 @@ func (s *scanner) collect(ctx context.Context, patience time.Duration) (machine,
 		}
 	}
 	return m, nil
-}
-
-// complete reports whether every GPU has answered.
-func (m machine) complete() bool {
-	return !slices.ContainsFunc(m.gpus, func(g candidate) bool { return errors.Is(g.unusable, errHangs) })
 }

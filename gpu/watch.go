@@ -32,7 +32,6 @@ const (
 func WatchXids(ctx context.Context, devices []Device, opts Options, report func(XidEvent)) error {
 	opts = opts.withDefaults()
 	w := &xidWatch{api: opts.NVML, events: make(chan XidEvent)}
-	w.source, _ = opts.NVML.(Events)
 	for _, d := range devices {
 		if d.Kind == GPU && (d.Parent != nil || !isMIG(d.Token)) {
 			w.devices = append(w.devices, d)
@@ -41,7 +40,7 @@ func WatchXids(ctx context.Context, devices []Device, opts Options, report func(
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if w.source == nil || len(w.devices) == 0 {
+		if len(w.devices) == 0 {
 			return
 		}
 		runtime.LockOSThread()
@@ -66,7 +65,6 @@ func WatchXids(ctx context.Context, devices []Device, opts Options, report func(
 // inventory may be taken meanwhile.
 type xidWatch struct {
 	api     API
-	source  Events
 	devices []Device
 	events  chan XidEvent
 }
@@ -142,7 +140,7 @@ func (w *xidWatch) places(count int) (indices []int) {
 // watch reports the events of these GPUs until ctx ends or one of them is lost, and
 // returns the remaining ones.
 func (w *xidWatch) watch(ctx context.Context, gpus []*watchedGPU) []*watchedGPU {
-	set, err := w.source.NewEventSet()
+	set, err := w.api.NewEventSet()
 	if err != nil {
 		return nil
 	}

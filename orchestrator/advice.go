@@ -71,11 +71,11 @@ func (r *Report) advise(c chosen) {
 	for _, d := range r.Devices {
 		share := func(took time.Duration) float64 { return took.Seconds() / r.Elapsed.Seconds() }
 		if hot := share(max(d.Throttled-d.ForMemory, d.HeatSlowed)); hot > heldBack {
-			add("", "%s was throttled or paused for %.0f %% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
+			add("", "%s was throttled or paused for %.0f%% of the time (up to %s °C): improve its cooling, or lower its power limit (nvidia-smi -pl)",
 				d.Device, 100*hot, d.PeakTemperature)
 		}
 		if full := share(d.ForMemory); full > heldBack {
-			add("", "%s was slowed for %.0f %% of the time because other processes used its memory: end them (nvidia-smi shows them), or compute on other GPUs",
+			add("", "%s was slowed for %.0f%% of the time because other processes used its memory: end them (nvidia-smi shows them), or compute on other GPUs",
 				d.Device, 100*full)
 		}
 	}
@@ -90,12 +90,12 @@ func (r *Report) advise(c chosen) {
 		// fits. If it does not, batches shrink.
 		factor := 1 << int(math.Ceil(math.Log2(roomToFill/memory)))
 		size := r.BatchSize * min(factor, 4)
-		add(fmt.Sprintf("batch-size %d", size), "%.0f %% of memory used: try batches of %d", memory, size)
+		add(fmt.Sprintf("batch-size %d", size), "%.0f%% of memory used: try batches of %d", memory, size)
 	}
 	load, known := r.highest(func(d DeviceReport) gpu.Optional[float64] { return d.Utilization })
 	more := !c.workers && (limit == OfLock || limit == OfKernel)
 	if busy := r.busy(); more && known && load < lowLoad && busy > lowBusy {
-		add("workers-per-gpu auto", "the GPUs computed %.0f %% of the time while their kernels were %.0f %% busy: try several workers per GPU", load, busy)
+		add("workers-per-gpu auto", "the GPUs computed %.0f%% of the time while their kernels were %.0f%% busy: try several workers per GPU", load, busy)
 	}
 }
 
@@ -187,15 +187,15 @@ func (l load) judge() *Bottleneck {
 	used := min(each*l.workers, float64(l.cores))
 	gpuText := ""
 	if busy, known := l.gpu.Get(); known {
-		gpuText = fmt.Sprintf("; the GPU was %.0f %% busy", 100*busy)
+		gpuText = fmt.Sprintf("; the GPU was %.0f%% busy", 100*busy)
 	}
 	switch {
 	case l.gpu.Or(0) >= busyEnough:
-		return &Bottleneck{OfGPU, fmt.Sprintf("the GPU, which was %.0f %% busy", 100*l.gpu.Or(0))}
+		return &Bottleneck{OfGPU, fmt.Sprintf("the GPU, which was %.0f%% busy", 100*l.gpu.Or(0))}
 	case share(l.input) >= waitedLong:
-		return &Bottleneck{OfInput, fmt.Sprintf("the input: workers waited for records %.0f %% of the time%s", 100*share(l.input), gpuText)}
+		return &Bottleneck{OfInput, fmt.Sprintf("the input: workers waited for records %.0f%% of the time%s", 100*share(l.input), gpuText)}
 	case share(l.output) >= waitedLong:
-		return &Bottleneck{OfOutput, fmt.Sprintf("the output: workers waited to write results %.0f %% of the time%s", 100*share(l.output), gpuText)}
+		return &Bottleneck{OfOutput, fmt.Sprintf("the output: workers waited to write results %.0f%% of the time%s", 100*share(l.output), gpuText)}
 	case used >= busyEnough*float64(l.cores):
 		return &Bottleneck{OfCPU, fmt.Sprintf("the CPU: kernels used %.1f of %d cores%s", used, l.cores, gpuText)}
 	case l.python && each >= busyEnough && each <= 1.5:

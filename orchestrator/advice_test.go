@@ -25,24 +25,24 @@ func TestAdvice(t *testing.T) {
 		want    []string
 	}{
 		"all is well":           {health: health(80, 95, 0)},
-		"memory to spare":       {health: health(31, 95, 0), want: []string{"31 % of memory used: try batches of 512 (batch-size 512)"}},
-		"a little to spare":     {health: health(48, 95, 0), want: []string{"48 % of memory used: try batches of 256 (batch-size 256)"}},
-		"much to spare":         {health: health(2, 95, 0), want: []string{"2 % of memory used: try batches of 512 (batch-size 512)"}},
+		"memory to spare":       {health: health(31, 95, 0), want: []string{"31% of memory used: try batches of 512 (batch-size 512)"}},
+		"a little to spare":     {health: health(48, 95, 0), want: []string{"48% of memory used: try batches of 256 (batch-size 256)"}},
+		"much to spare":         {health: health(2, 95, 0), want: []string{"2% of memory used: try batches of 512 (batch-size 512)"}},
 		"memory ran out before": {health: health(31, 95, 0), retries: 3},
-		"hot":                   {health: health(80, 95, 20*time.Second), want: []string{"GPU 0 was throttled or paused for 20 % of the time (up to 91 °C): improve its cooling"}},
+		"hot":                   {health: health(80, 95, 20*time.Second), want: []string{"GPU 0 was throttled or paused for 20% of the time (up to 91 °C): improve its cooling"}},
 		"others' memory": {
 			health: gpu.Health{Device: gpu.Device{Kind: gpu.GPU, Token: "0"}, Total: gpu.Totals{PeakTemperature: gpu.Some(40), Throttled: 20 * time.Second, ForMemory: 20 * time.Second}},
-			want:   []string{"GPU 0 was slowed for 20 % of the time because other processes used its memory"},
+			want:   []string{"GPU 0 was slowed for 20% of the time because other processes used its memory"},
 		},
 		"heat and others' memory": {
 			health: gpu.Health{Device: gpu.Device{Kind: gpu.GPU, Token: "0"}, Total: gpu.Totals{PeakTemperature: gpu.Some(80), Throttled: 30 * time.Second, ForMemory: 20 * time.Second}},
-			want:   []string{"throttled or paused for 10 % of the time (up to 80 °C)", "slowed for 20 % of the time because other processes"},
+			want:   []string{"throttled or paused for 10% of the time (up to 80 °C)", "slowed for 20% of the time because other processes"},
 		},
 		"it slows itself down": {
 			health: gpu.Health{Device: gpu.Device{Kind: gpu.GPU, Token: "0"}, Total: gpu.Totals{PeakTemperature: gpu.Some(84), HeatSlowed: 10 * time.Second, PowerCapped: 90 * time.Second}},
-			want:   []string{"throttled or paused for 10 % of the time (up to 84 °C): improve its cooling"},
+			want:   []string{"throttled or paused for 10% of the time (up to 84 °C): improve its cooling"},
 		},
-		"gaps between launches":  {health: health(80, 40, 0), busy: 0.9, want: []string{"computed 40 % of the time while their kernels were 90 % busy: try several workers per GPU (workers-per-gpu auto)"}},
+		"gaps between launches":  {health: health(80, 40, 0), busy: 0.9, want: []string{"computed 40% of the time while their kernels were 90% busy: try several workers per GPU (workers-per-gpu auto)"}},
 		"gaps, workers chosen":   {health: health(80, 40, 0), busy: 0.9, chosen: chosen{workers: true}},
 		"gaps, all cores busy":   {health: health(80, 40, 0), busy: 0.9, cpu: 7.9},
 		"batch size chosen":      {health: health(31, 95, 0), chosen: chosen{batchSize: true}},
@@ -89,10 +89,10 @@ func TestBottleneck(t *testing.T) {
 		kind   BottleneckKind
 		text   string
 	}{
-		"GPU":              {worker: WorkerReport{CPU: some(1)}, gpu: 92, kind: OfGPU, text: "the GPU, which was 92 % busy"},
-		"input":            {worker: WorkerReport{WaitedInput: some(0.6)}, gpu: 20, kind: OfInput, text: "waited for records 60 % of the time; the GPU was 20 % busy"},
-		"output":           {worker: WorkerReport{WaitedOutput: some(0.4)}, kind: OfOutput, text: "waited to write results 40 %"},
-		"all cores":        {worker: WorkerReport{CPU: some(7.6)}, gpu: 27, kind: OfCPU, text: "kernels used 7.6 of 8 cores; the GPU was 27 % busy"},
+		"GPU":              {worker: WorkerReport{CPU: some(1)}, gpu: 92, kind: OfGPU, text: "the GPU, which was 92% busy"},
+		"input":            {worker: WorkerReport{WaitedInput: some(0.6)}, gpu: 20, kind: OfInput, text: "waited for records 60% of the time; the GPU was 20% busy"},
+		"output":           {worker: WorkerReport{WaitedOutput: some(0.4)}, kind: OfOutput, text: "waited to write results 40%"},
+		"all cores":        {worker: WorkerReport{CPU: some(7.6)}, gpu: 27, kind: OfCPU, text: "kernels used 7.6 of 8 cores; the GPU was 27% busy"},
 		"interpreter lock": {worker: WorkerReport{CPU: some(1.1)}, gpu: 3, python: true, kind: OfLock, text: "each Python kernel used 1.1 cores, all used 1.1 of 8"},
 		"one core":         {worker: WorkerReport{CPU: some(1.1)}, gpu: 3, kind: OfCPU, text: "the CPU in the kernel: each used 1.1 cores"},
 		"a kernel waits":   {worker: WorkerReport{CPU: some(0.1)}, gpu: 3, kind: OfKernel, text: "the kernel: it mostly waits, and used 0.1 of 8 cores"},

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -38,7 +39,7 @@ var roles = map[string]role{
 	"Output.Path": output, "Output.Arrays": output, "Output.Columns": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
-	"Kernel.Name": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
+	"Kernel.Name": restored, "Kernel.Path": restored, "Kernel.Config": restored, "Kernel.ExecMode": restored, "Kernel.ExecID": restored, "Kernel.Python": restored, "Dir": restored,
 	"Kernel.NaN": restored, "Input.MaxRecordBytes": restored, "Output.Keep": restored, "Output.SourceField": restored, "Input.NoValidate": restored,
 	"Fetch.Members": restored, "Fetch.Root": restored, "Fetch.MaxBytes": restored, "Fetch.AllowPrivate": restored,
 	"Format":          restored,
@@ -81,27 +82,28 @@ func TestRetryRestoresWhatShapesResults(t *testing.T) {
 	}
 	job := Config{
 		Input: Input{Path: in, MaxRecordBytes: 4711, NoValidate: true}, Output: Output{Path: filepath.Join(dir, "out.jsonl"), Keep: []string{"id"}, SourceField: "source"},
-		Kernel: Kernel{Name: "embed.py", Config: []byte(`4711`), ExecMode: "stream", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
+		Kernel: Kernel{Name: "embed.py", Path: "/opt/plugins", Config: []byte(`4711`), ExecMode: "stream", ExecID: "id", Python: "/opt/python", NaN: NaNError}, Dir: dir,
 		Fetch:   Fetch{Members: []FetchMember{{Name: "image", Field: "url"}}, Root: "/opt/images", MaxBytes: 4711, AllowPrivate: true},
 		Format:  OpenAIBatch,
 		Devices: Devices{GPUs: "0,2", GPUsPerWorker: 2}, Batching: Batching{Size: 4711, Auto: true},
 	}
-	print := identity{Spec: &spec.Spec{Config: job.settings(), PluginPath: "/opt/plugins"}, Kernel: kernelPrint{Interpreter: job.Kernel.Python}}
+	print := folder.Identity{Spec: &spec.Spec{Config: job.settings()}}
+	print.Kernel.Interpreter = job.Kernel.Python
 	print.Spec = print.Spec.Stored()
-	f := &folder{path: filepath.Join(dir, "out.jsonl.gpurun")}
-	if err := f.begin(); err == nil || os.Mkdir(f.path, 0o777) != nil {
+	f := folder.At(filepath.Join(dir, "out.jsonl.gpurun"))
+	if err := f.Begin(); err == nil || os.Mkdir(f.Path, 0o777) != nil {
 		t.Fatal("the job folder was there")
 	}
-	if err := f.save(manifest{identity: print}); err != nil {
+	if err := f.Save(folder.Manifest{Identity: print}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := readManifest(f.join(manifestFile))
+	m, err := f.Manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, path, err := (&rerun{folder: f, job: retry.New(f.path), manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).restored()
-	if err != nil || path != "/opt/plugins" {
-		t.Fatal(path, err)
+	again, err := (&rerun{folder: f, job: retry.New(f.Path), manifest: m, config: Config{Output: Output{Path: job.Output.Path}}}).restored()
+	if err != nil {
+		t.Fatal(err)
 	}
 
 	was, is := flatten(reflect.ValueOf(job)), flatten(reflect.ValueOf(again))
@@ -167,7 +169,7 @@ func TestRetryHasTheShapeOfItsJob(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := (&rerun{folder: &folder{}, job: retry.New(dir), manifest: &manifest{identity: identity{Spec: was}}}).again()
+		again, err := (&rerun{folder: folder.At(""), job: retry.New(dir), manifest: &folder.Manifest{Identity: folder.Identity{Spec: was}}}).again()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,13 +187,14 @@ func TestRetryWithAnotherKernelRunsItTheSameWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := &spec.Spec{Config: spec.Config{Kernel: Kernel{Name: "exec:./score", ExecMode: "stream", ExecID: "id"}}}
-	m := &manifest{identity: identity{Spec: was, Kernel: kernelPrint{Interpreter: python}}}
+	m := &folder.Manifest{Identity: folder.Identity{Spec: was}}
+	m.Kernel.Interpreter = python
 	for name, want := range map[string]Kernel{
 		"exec:./fixed": {ExecMode: "stream", ExecID: "id", Python: python},
 		"fixed.py":     {Python: python},
 	} {
 		want.Name = name
-		again, _, err := (&rerun{folder: &folder{}, manifest: m, config: Config{Kernel: Kernel{Name: name}}}).restored()
+		again, err := (&rerun{folder: folder.At(""), manifest: m, config: Config{Kernel: Kernel{Name: name}}}).restored()
 		if again.Kernel.Config = nil; err != nil || !reflect.DeepEqual(again.Kernel, want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, again.Kernel, err, want)
 		}

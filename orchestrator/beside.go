@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/expand"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
@@ -95,9 +96,9 @@ func isOurs(path string) bool {
 
 // files returns the files that the job reads and writes, and the kernel's files if it was started
 // before. For a retry, it returns the files of the job being retried.
-func (c Config) files(folder string) (job, kernel []NamedFile) {
+func (c Config) files(path string) (job, kernel []NamedFile) {
 	inputs, errorsFile := []string{c.Input.Path}, c.Output.Errors
-	m, unread := readManifest(filepath.Join(folder, manifestFile))
+	m, unread := folder.At(path).Manifest()
 	if unread == nil && (c.Kernel.Name == "" || c.Kernel.Name == m.Spec.Kernel.Name) {
 		for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
 			kernel = append(kernel, NamedFile{"kernel", file.Path})
@@ -105,7 +106,7 @@ func (c Config) files(folder string) (job, kernel []NamedFile) {
 	}
 	if unread == nil && c.Input.Path == "" {
 		inputs, errorsFile = []string{m.Input.Path}, m.Spec.Output.Errors
-	} else if found, _, err := expand.Files(inputNames(c.Input), newJobFiles(c.Output, c.Resume.WorkDir).originOf); err == nil { // else the job reports what is wrong
+	} else if found, _, err := expand.Files(inputNames(c.Input), folder.Origins(c.Output, c.Resume.WorkDir)); err == nil { // else the job reports what is wrong
 		inputs = nil
 		for _, file := range found {
 			inputs = append(inputs, file.Name)

@@ -32,20 +32,21 @@ func loadArray(t *testing.T, path string) (rows [][]float64) {
 	if header == nil {
 		t.Fatalf("%s: %.128q", path, data)
 	}
-	array := npy.Array{DType: string(header[1])}
+	dtype, width := string(header[1]), 0
 	n, _ := strconv.ParseInt(string(header[2]), 10, 64)
 	for field := range strings.FieldsSeq(strings.ReplaceAll(string(header[3]), ",", " ")) {
-		width, _ := strconv.Atoi(field)
-		array.Width = max(array.Width, 1) * width
+		n, _ := strconv.Atoi(field)
+		width = max(width, 1) * n
 	}
-	if int64(len(data)) != npy.HeaderBytes+n*int64(array.RowBytes()) {
+	size, _ := strconv.Atoi(dtype[2:])
+	if int64(len(data)) != npy.HeaderBytes+n*int64(size*max(1, width)) {
 		t.Fatalf("%s: %d bytes for %d rows", path, len(data), n)
 	}
 	data = data[npy.HeaderBytes:]
 	for range n {
 		var row []float64
-		for range max(1, array.Width) {
-			switch array.DType {
+		for range max(1, width) {
+			switch dtype {
 			case "<f4":
 				row = append(row, float64(math.Float32frombits(binary.LittleEndian.Uint32(data))))
 			case "<f8":
@@ -57,7 +58,7 @@ func loadArray(t *testing.T, path string) (rows [][]float64) {
 			default:
 				row = append(row, float64(data[0]))
 			}
-			data = data[array.RowBytes()/max(1, array.Width):]
+			data = data[size:]
 		}
 		rows = append(rows, row)
 	}

@@ -107,17 +107,17 @@ func TestRetryMoved(t *testing.T) {
 // can be killed at any point.
 func TestRetryColumns(t *testing.T) {
 	t.Parallel()
-	for _, v := range []*variant{withArrays, asTable, asTables,
+	for _, v := range []*variant{derive("arrays"), derive("a table"), derive("tables"),
 		{name: "arrays, errors apart", change: func(d jobDir, c *orchestrator.Config) {
-			withArrays.change(d, c)
+			derive("arrays").change(d, c)
 			c.Output.Errors = d.join("errors.jsonl")
 		}},
 		{name: "arrays beside parts", change: func(d jobDir, c *orchestrator.Config) {
-			withArrays.change(d, c)
+			derive("arrays").change(d, c)
 			c.Output.Path, c.Output.PartBytes = d.join("out")+"/", 3000
 		}},
 		{name: "parquet, errors apart", change: func(d jobDir, c *orchestrator.Config) {
-			asTable.change(d, c)
+			derive("a table").change(d, c)
 			c.Output.Errors = d.join("errors.jsonl")
 		}},
 	} {

@@ -89,23 +89,6 @@ func vectorOf(id, width int) []float32 {
 	return values
 }
 
-// withArrays stores a column as an array beside compressed lines.
-var withArrays = &variant{name: "arrays", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	c.Kernel.Name, c.Output.Path = "test-vectors", d.join("out.jsonl.zst")
-	c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
-}}
-
-// asTable writes a Parquet file.
-var asTable = &variant{name: "parquet", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	c.Kernel.Name, c.Output.Path = "test-grids", d.join("out.parquet")
-}}
-
-// asTables writes Parquet files in a folder.
-var asTables = &variant{name: "parquet parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	inParts.change(d, c)
-	c.Kernel.Name, c.Output.Format, c.Output.Errors = "test-grids", "parquet", ""
-}}
-
 // TestArrays: row i of an array belongs to line i of the output, in every way to store lines.
 func TestArrays(t *testing.T) {
 	t.Parallel()
@@ -370,7 +353,8 @@ func TestColumnsRefused(t *testing.T) {
 	}
 }
 
-// TestReaders: pyarrow, DuckDB, pandas and NumPy read the outputs and agree with the lines.
+// TestReaders: pyarrow, DuckDB, pandas and NumPy, and polars, DataFusion and Spark where they are
+// installed, read the outputs and agree with the lines.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	python := os.Getenv("GPURUN_TEST_PYTHON")
@@ -390,9 +374,11 @@ func TestReaders(t *testing.T) {
 		mustRun(t, d, c)
 	}
 	d.write("check.py", checkReaders)
-	if out, err := exec.Command(python, d.join("check.py"), d.path).CombinedOutput(); err != nil {
+	out, err := exec.Command(python, d.join("check.py"), d.path).CombinedOutput()
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	t.Logf("%s", out)
 }
 
 const checkReaders = `
@@ -409,31 +395,54 @@ assert file.metadata.num_row_groups > 3
 element = file.schema_arrow.field("vector").type.value_field
 assert str(element.type) == "float" and not element.nullable, element
 assert str(file.schema_arrow.field("grid").type) == "list<element: list<element: float not null> not null>"
-arrow = file.read().to_pylist()
-frame = pd.read_parquet("out.parquet")
-duck = duckdb.sql("select * from 'out.parquet'").fetchall()
-names = [c[0] for c in duckdb.sql("describe select * from 'out.parquet'").fetchall()]
-assert len(arrow) == len(frame) == len(duck) == len(lines)
+def spark():
+    import pyspark.sql
+    session = pyspark.sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", False).config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    rows = [row.asDict() for row in session.read.parquet("out.parquet").collect()]
+    session.stop()
+    return rows
+def datafusion():
+    import datafusion
+    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+    context.register_parquet("t", "out.parquet")
+    return [row for batch in context.sql("select * from t").collect() for row in batch.to_pylist()]
+def polars():
+    import polars
+    return polars.read_parquet("out.parquet").to_dicts()
+duck = duckdb.sql("select * from 'out.parquet'")
+readers = {
+    "pyarrow": file.read().to_pylist(),
+    "pandas": pd.read_parquet("out.parquet").to_dict("records"),
+    "DuckDB": [dict(zip(duck.columns, row)) for row in duck.fetchall()],
+}
+for name, read in {"polars": polars, "DataFusion": datafusion, "Spark": spark}.items():
+    try:
+        readers[name] = read()
+    except ModuleNotFoundError as missing:
+        print("SKIPPED:", missing)
+print("read by", ", ".join(readers))
+for name, rows in readers.items():
+    assert len(rows) == len(lines), (name, len(rows))
 def same(vector, want):
     return np.array_equal(np.array(vector, dtype="f4"), np.array([np.nan if x is None else x for x in want], dtype="f4"), equal_nan=True)
 for i, line in enumerate(lines):
-    rows = [arrow[i], frame.iloc[i].to_dict(), dict(zip(names, duck[i]))]
     failed = "_error" in line
     assert mask[i] == failed and ("_error" in meta[i]) == failed
     if failed:
         assert not vectors[i].any()
     else:
         assert same(vectors[i], line["vector"]) and "vector" not in meta[i]
-    for row in rows:
+    for name, rows in readers.items():
+        row, context = rows[i], (name, i, rows[i], line)
         if failed:
-            assert row["vector"] is None and json.loads(row["_error"]) == line["_error"], row
+            assert row["vector"] is None and json.loads(row["_error"]) == line["_error"], context
             continue
-        assert pd.isna(row["_error"]) and same(row["vector"], line["vector"]), (i, row, line)
+        assert pd.isna(row["_error"]) and same(row["vector"], line["vector"]), context
         grid = line.get("grid")
-        assert (row["grid"] is None) == (grid is None), (i, row, line)
+        assert (row["grid"] is None) == (grid is None), context
         if grid:
-            assert len(row["grid"]) == 3 and all(same(a, b) for a, b in zip(row["grid"], grid)), (i, row, line)
-        assert row["id"] == line["id"] and row["label"] == line["label"], (i, row, line)
+            assert len(row["grid"]) == 3 and all(same(a, b) for a, b in zip(row["grid"], grid)), context
+        assert row["id"] == line["id"] and row["label"] == line["label"], context
 statistics = file.metadata.row_group(0).column(0).statistics
 assert statistics.has_min_max and statistics.min >= 0
 `
@@ -442,7 +451,7 @@ assert statistics.has_min_max and statistics.min >= 0
 // there is room, with the same bytes.
 func TestDiskFullColumns(t *testing.T) {
 	t.Parallel()
-	for _, v := range []*variant{withArrays, asTable, asTables} {
+	for _, v := range []*variant{derive("arrays"), derive("a table"), derive("tables")} {
 		for _, free := range []int64{4 << 10, 40 << 10} {
 			t.Run(fmt.Sprint(v.name, " ", free), func(t *testing.T) {
 				t.Parallel()

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +19,8 @@ import (
 type committer struct {
 	output   *commit.Output
 	segments chan chunk.Segment
-	appended func(chunk.Tally) // called with what the output contains
-	total    func() int64      // number of records, -1 while unknown
+	appended atomic.Pointer[chunk.Tally] // what the output contains; nil before the first commit
+	total    func() int64                // number of records, -1 while unknown
 	// check checks the input that a segment was read from, before it is committed.
 	check func(chunk.Segment) error
 	disk  diskWarning
@@ -77,7 +78,7 @@ func (c *committer) commit(segment chunk.Segment) error {
 	}
 	err := c.output.Commit(segment)
 	appended, _ := c.output.Appended()
-	c.appended(appended)
+	c.appended.Store(&appended)
 	return err
 }
 

@@ -76,6 +76,7 @@ func TestPlanDecidesBatches(t *testing.T) {
 		"grouped, several files": func(d jobDir, c *orchestrator.Config) {
 			c.Batching.GroupBy = "text"
 			severalFiles.change(d, c)
+			c.Output.Errors = d.join("errors.jsonl") // which name files
 		},
 		"grouped, cut by bytes": func(_ jobDir, c *orchestrator.Config) {
 			c.Batching.GroupBy, c.Input.Split = "text", input.SplitBytes

@@ -17,6 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // calls is a concurrent kernel that does what a record asks for, and appends the id of each
@@ -359,7 +360,7 @@ func TestConcurrentRefusals(t *testing.T) {
 		wantFault(t, err, fault.Usage, "concurrency 2", setting)
 	}
 	_, c := callsJob(t, numbered(3), 2)
-	c.Kernel.Name = "test-calls" + plugins.StepSeparator + "echo"
+	c.Kernel.Name = "test-calls" + resolve.StepSeparator + "echo"
 	c.Kernel.Config = []byte(fmt.Sprintf("[%s,null]", c.Kernel.Config))
 	_, err := run(t, c)
 	wantFault(t, err, fault.Usage, "does not work as a step")

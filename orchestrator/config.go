@@ -37,10 +37,7 @@ type (
 
 // Defaults and values of settings; see package spec.
 const (
-	DefaultBatchSize      = spec.DefaultBatchSize
-	DefaultChunksPerGPU   = spec.DefaultChunksPerGPU
 	DefaultMaxRecordBytes = spec.DefaultMaxRecordBytes
-	DefaultTimeout        = spec.DefaultTimeout
 	NaNNull               = spec.NaNNull
 	NaNError              = spec.NaNError
 	OpenAIBatch           = spec.OpenAIBatch
@@ -101,7 +98,7 @@ type Options struct {
 	handBack     time.Duration // how long a paused worker keeps its chunk
 	firstProbe   time.Duration // how long a lost device is left alone
 	stallAfter   time.Duration // how long a silent first batch goes unreported
-	scaleSpeed   float64       // how much faster the time of the scaler runs; it then ignores how busy the host is
+	scaleEvery   time.Duration // how often the number of workers is reconsidered
 	scaleFigures func(*scaling.Figures)
 }
 
@@ -140,7 +137,7 @@ func (o order) open() (*order, error) {
 	setDefault(&o.Options.handBack, fleet.HandBackAfter)
 	setDefault(&o.Options.firstProbe, fleet.FirstProbe)
 	setDefault(&o.Options.stallAfter, fleet.StallAfter)
-	setDefault(&o.Options.checkWait, outputCheckWait)
+	setDefault(&o.Options.checkWait, 2*time.Second)
 	if setDefault(&o.WorkerBinary, wire.Self()); o.WorkerBinary == "" {
 		return nil, fault.NoWorkerProgram.New("no program to start workers from: call worker.Init first in main, or name a gpurun binary in Config.WorkerBinary")
 	}

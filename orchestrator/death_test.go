@@ -8,16 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/gpu"
-	"github.com/gpurun/gpurun/gpu/gputest"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -45,114 +41,6 @@ func mixed(n int) string {
 		}
 	}
 	return b.String()
-}
-
-// variant is a way to run a job that must survive.
-type variant struct {
-	name    string
-	records int
-	change  func(d jobDir, c *orchestrator.Config)
-
-	once     sync.Once
-	expected map[string]string
-}
-
-// variants are run once undisturbed and often disturbed.
-var variants = []*variant{
-	{name: "plain", records: 600, change: func(jobDir, *orchestrator.Config) {}},
-	{name: "errors apart", records: 600, change: func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }},
-	{name: "some of it", records: 800, change: func(_ jobDir, c *orchestrator.Config) { c.Input.Offset, c.Input.Limit = 101, 603 }},
-	{name: "cut by bytes", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-		c.Input.Split, c.Output.Errors = input.SplitBytes, d.join("errors.jsonl")
-	}},
-	{name: "work folder", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-		c.Resume.WorkDir = d.join("work")
-		if err := os.MkdirAll(c.Resume.WorkDir, 0o777); err != nil {
-			d.t.Fatal(err)
-		}
-	}},
-	compressedInput,
-	severalFiles,
-	parquetInput,
-	fetches,
-	grouped,
-	adaptive,
-	compressed,
-	inParts,
-}
-
-// compressed writes a compressed output.
-var compressed = &variant{name: "compressed", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	c.Output.Format, c.Output.Path = "jsonl.zst", d.join("out.jsonl.zst")
-}}
-
-// compressedParts writes compressed parts.
-var compressedParts = &variant{name: "compressed parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	inParts.change(d, c)
-	c.Output.Format = "jsonl.gz"
-}}
-
-// adaptive has a GPU whose number of workers changes while the job runs, about every 100
-// ms.
-var adaptive = &variant{name: "adaptive", records: 1200, change: func(_ jobDir, c *orchestrator.Config) {
-	c.Devices.GPUs = adaptiveGPU
-}}
-
-// adaptiveGPU stands for the simulated GPU of such a job: a driver gets a job's Config as
-// JSON.
-const adaptiveGPU = "adaptive"
-
-// adapted puts a job that asks for it on that GPU. Units of encoded outputs are short.
-func adapted(c orchestrator.Config) orchestrator.Config {
-	c = orchestrator.WithUnitBytes(c, 2000)
-	if c.Devices.GPUs != adaptiveGPU {
-		return c
-	}
-	c.Devices.GPUs = "all"
-	c = orchestrator.WithDevices(c, gpu.Options{NVML: gputest.New(1), Env: gputest.NoEnv})
-	return orchestrator.WithScaling(c, 6, 60)
-}
-
-// grouped computes records in groups of similar size, in batches of any order.
-var grouped = &variant{name: "grouped", records: 1200, change: func(_ jobDir, c *orchestrator.Config) {
-	c.Batching.GroupBy, c.Batching.Cost, c.Resume.Checkpoint = "text", 400, 150*time.Millisecond
-}}
-
-// inParts writes the output in parts over an older one, with a separate errors file.
-var inParts = &variant{name: "parts", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	c.Output.Path, c.Output.PartBytes, c.Output.Errors, c.Output.Force = d.join("out")+"/", 6000, d.join("errors.jsonl"), true
-	if err := os.MkdirAll(c.Output.Path, 0o777); err != nil {
-		d.t.Fatal(err)
-	}
-	d.write("out/part-00000.jsonl", "{}\n")
-	d.write("out.manifest.json", `{"format":"gpurun-parts","version":1,"records":1,"parts":[{"name":"part-00000.jsonl"}]}`)
-}}
-
-// start creates the input and the Config. Segments are small and many.
-func (v *variant) start(t *testing.T) (jobDir, orchestrator.Config) {
-	t.Helper()
-	d := newJobDir(t, mixed(v.records))
-	c := d.config("test-work")
-	c.Batching.Size, c.Batching.ChunksPerGPU, c.Resume.Checkpoint = 8, 4, 50*time.Millisecond
-	c.Kernel.Config = []byte(`{"Milliseconds":6}`)
-	v.change(d, &c)
-	return d, c
-}
-
-// undisturbed returns what the files must contain.
-func (v *variant) undisturbed(t *testing.T) map[string]string {
-	t.Helper()
-	v.once.Do(func() {
-		d, c := v.start(t)
-		c.Kernel.Config = nil                       // without its pauses,
-		c.Batching.GroupBy, c.Batching.Cost = "", 0 // and in input order
-		mustRun(t, d, adapted(c))
-		v.expected = results(d, c)
-	})
-	if v.expected == nil {
-		t.Fatal("the undisturbed run failed")
-	}
-	return v.expected
 }
 
 // results returns a job's files.
@@ -232,15 +120,17 @@ type death struct {
 	victim, moment string
 	at             string // the point
 	passing        int
-	uneven         bool // one device is slow, so that it hands work back
-	orchestrator   bool // the point is in the orchestrator, and the victim is killed there
-	stop           bool // the job is asked to stop first
-	committed      bool // there is something to resume afterwards
-	victimGone     bool // the victim has exited by then
-	parts          bool // the point is passed only for a folder of parts
-	encoded        bool // the point is passed only for a compressed output
-	only           *variant
+	uneven         bool                    // one device is slow, so that it hands work back
+	orchestrator   bool                    // the point is in the orchestrator, and the victim is killed there
+	stop           bool                    // the job is asked to stop first
+	committed      bool                    // there is something to resume afterwards
+	victimGone     bool                    // the victim has exited by then
+	only           func(store *trait) bool // outputs for which the point is passed, all if nil
 }
+
+func isParts(store *trait) bool { return store.parts }
+
+func isEncoded(store *trait) bool { return store.encoded }
 
 var deaths = []death{
 	{victim: "orchestrator", moment: "start: journal without job.json", at: "journal-made"},
@@ -250,17 +140,17 @@ var deaths = []death{
 	{victim: "orchestrator", moment: "part written but not journalled", at: "part-written", passing: 4, committed: true},
 	{victim: "orchestrator", moment: "journalled but not appended", at: "journalled", passing: 4, committed: true},
 	{victim: "orchestrator", moment: "appended but not durable", at: "appended", passing: 4, committed: true},
-	{victim: "orchestrator", moment: "a part of the output begun", at: "part-begun", passing: 2, committed: true, parts: true},
-	{victim: "orchestrator", moment: "a unit appended but not in the journal", at: "unit-appended", passing: 3, committed: true, encoded: true},
-	{victim: "orchestrator", moment: "a unit in the journal but not durable", at: "encoded", passing: 2, committed: true, encoded: true},
-	{victim: "orchestrator", moment: "the end of a Parquet file appended", at: "tail-appended", passing: 2, committed: true, only: asTables},
-	{victim: "orchestrator", moment: "at the final rename: array named", at: "array-renamed", committed: true, only: withArrays},
+	{victim: "orchestrator", moment: "a part of the output begun", at: "part-begun", passing: 2, committed: true, only: isParts},
+	{victim: "orchestrator", moment: "a unit appended but not in the journal", at: "unit-appended", passing: 3, committed: true, only: isEncoded},
+	{victim: "orchestrator", moment: "a unit in the journal but not durable", at: "encoded", passing: 2, committed: true, only: isEncoded},
+	{victim: "orchestrator", moment: "the end of a Parquet file appended", at: "tail-appended", passing: 2, committed: true, only: func(store *trait) bool { return store.name == "tables" }},
+	{victim: "orchestrator", moment: "at the final rename: array named", at: "array-renamed", committed: true, only: func(store *trait) bool { return store.arrays }},
 	{victim: "orchestrator", moment: "synced but not in the journal", at: "synced", passing: 2, committed: true},
 	{victim: "orchestrator", moment: "durable but parts not removed", at: "durable", passing: 2, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: complete", at: "complete", committed: true},
 	{victim: "orchestrator", moment: "at the final rename: failures named", at: "renamed", committed: true},
 	{victim: "orchestrator", moment: "at the final rename: errors named", at: "renamed", passing: 2, committed: true},
-	{victim: "orchestrator", moment: "at the final rename: folders exchanged", at: "exchanged", committed: true, parts: true},
+	{victim: "orchestrator", moment: "at the final rename: folders exchanged", at: "exchanged", committed: true, only: isParts},
 	{victim: "orchestrator", moment: "at the final rename: output named", at: "renamed", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "at the final rename: journal not removed", at: "clearing", passing: 3, committed: true},
 	{victim: "orchestrator", moment: "finished, but not gone", at: "event-finished", committed: true},
@@ -287,22 +177,24 @@ var deaths = []death{
 }
 
 // TestInvariant3DeathMatrix: kill any process at any point and run the same job again:
-// the output is that of an undisturbed run. Every death happens to one kind of job, and to
-// another one that differs from run to run; make test-all runs all pairs, and
+// the output equals an undisturbed run's. Every death happens to a job that differs from run to
+// run; make test-all runs one with each store, and
 //
-//	GPURUN_TEST_ALL=1 go test ./orchestrator -run 'TestInvariant3DeathMatrix/NAME'
+//	GPURUN_TEST_JOB='a file, arrays, grouped' go test ./orchestrator -run TestInvariant3DeathMatrix/NAME
 //
-// runs the ones that failed.
+// the one that failed.
 func TestInvariant3DeathMatrix(t *testing.T) {
 	t.Parallel()
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	for i, death := range deaths {
-		list := death.variants(i)
-		if os.Getenv("GPURUN_TEST_ALL") == "" && len(list) > 2 {
-			list[1] = list[1+rand.IntN(len(list)-1)]
-			list = list[:2]
+		list := rotation(random.IntN(len(sources)*len(ways)), death.hits)
+		if names := os.Getenv("GPURUN_TEST_JOB"); names != "" {
+			list = []*variant{derive(strings.Split(names, ", ")...)}
+		} else if os.Getenv("GPURUN_TEST_ALL") == "" {
+			list = list[i%len(list):][:1]
 		}
 		for _, v := range list {
-			t.Run(death.victim+" "+death.moment+" "+v.name, func(t *testing.T) {
+			t.Run(death.victim+" "+death.moment+"/"+v.name, func(t *testing.T) {
 				t.Parallel()
 				death.test(t, i, v)
 			})
@@ -310,59 +202,17 @@ func TestInvariant3DeathMatrix(t *testing.T) {
 	}
 }
 
-// variants returns the kinds of jobs that a death concerns; it is the number-th.
-func (x death) variants(number int) (list []*variant) {
-	if x.only != nil {
-		return []*variant{x.only}
+// hits reports whether a death can happen to a job.
+func (x death) hits(v *variant) bool {
+	switch {
+	case x.only != nil && !x.only(v.store):
+		return false
+	case v.way.foreign && (strings.HasPrefix(x.at, "kernel-") || x.uneven), v.store.columns && x.uneven: // the kernel cannot
+		return false
+	case v.way.name == adaptiveGPU && (x.uneven || x.at == "event-worker_started"): // it begins with one worker
+		return false
 	}
-	try := func(v *variant) {
-		if !slices.Contains(list, v) {
-			list = append(list, v)
-		}
-	}
-	if !x.parts && !x.encoded {
-		try(variants[number%(len(variants)-1)])
-	}
-	if x.victim != "orchestrator" { // what is in flight is the worker's work
-		try(grouped)
-		// With one GPU, chunks are handed back only at the end, and not always twice.
-		if x.at != "worker-handed-back" {
-			try(adaptive)
-		}
-	}
-	// The points of kernels are those of the test's own.
-	if hasPython() && (x.victim == "kernel" && x.orchestrator || x.at == "worker-mid-batch") {
-		try(withPrepareProcesses)
-	}
-	switch x.at {
-	case "worker-mid-batch", "worker-part-closed": // the worker fetches files
-		try(fetches)
-	case "journalled", "durable": // the orchestrator reads files that must be decoded
-		if x.victim == "orchestrator" {
-			try(parquetInput)
-		}
-	}
-	// What is on the disk is the orchestrator's work. A finished job would have to
-	// be forced to start over.
-	if x.victim == "orchestrator" && x.at != "event-finished" {
-		if !x.encoded {
-			try(inParts)
-		}
-		try(compressedParts)
-	}
-	if x.victim == "orchestrator" && !x.parts {
-		try(compressed)
-	}
-	// One of these for each point that concerns what is on the disk, and all of them for
-	// those of units.
-	if x.encoded || x.committed && x.at != "event-finished" || x.at == "worker-part-closed" {
-		for k, v := range []*variant{withArrays, asTable, asTables} {
-			if !x.parts && (x.encoded || number%3 == k) || x.parts && v == asTables {
-				try(v)
-			}
-		}
-	}
-	return list
+	return x.at != "event-finished" || !v.store.parts // a finished job over an older one would start over
 }
 
 func (x death) test(t *testing.T, number int, v *variant) {
@@ -374,7 +224,7 @@ func (x death) test(t *testing.T, number int, v *variant) {
 	if x.uneven {
 		c.Kernel.Config = []byte(`{"Milliseconds":6,"Slow":30}`)
 	}
-	mark := fmt.Sprintf("death-%d-%d-%d", number, v.records+len(v.name), os.Getpid())
+	mark := fmt.Sprintf("death-%d-%d-%d", number, slices.Index(stores, v.store), os.Getpid())
 	temp := shortTemp(t)
 	fuse := d.join("fuse")
 	touch(fuse)

@@ -131,7 +131,7 @@ func readOnly(path string) (writable func(), err error) {
 // writable again, the job resumes.
 func TestReadOnlyDisk(t *testing.T) {
 	t.Parallel()
-	v := variants[1]
+	v := derive("errors apart")
 	d, c := v.start(t)
 	writable, err := readOnly(d.path)
 	writable()
@@ -163,7 +163,7 @@ func TestReadOnlyDisk(t *testing.T) {
 // TestRemovedFolder: without its folder an interrupted job starts over.
 func TestRemovedFolder(t *testing.T) {
 	t.Parallel()
-	v := variants[1]
+	v := derive("errors apart")
 	d, c := v.start(t)
 	interrupt(t, c, "chunk_done", 3)
 	if err := os.RemoveAll(jobFolder(c)); err != nil {
@@ -180,9 +180,9 @@ func TestRemovedFolder(t *testing.T) {
 func TestOtherFileSystem(t *testing.T) {
 	t.Parallel()
 	for i, point := range []string{"complete", "copied", "moved", "renamed:3", "complete", "copied:2", "exchanged", "moved:2"} {
-		v := variants[1]
+		v := derive("errors apart")
 		if i >= 4 {
-			v = inParts
+			v = derive("parts")
 		}
 		t.Run(point+" "+v.name, func(t *testing.T) {
 			t.Parallel()

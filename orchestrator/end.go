@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
 )
@@ -27,7 +28,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		err = cmp.Or(j.source.CheckAll(), err)
 	}
 	if err == nil {
-		err = j.earlier.check.passed()
+		err = j.earlier.Check.Passed()
 	}
 	return err
 }
@@ -55,12 +56,16 @@ func (j *job) unfinished(ctx context.Context) error {
 	return j.fleet.Exhausted()
 }
 
+// cleans reports whether the folder of a finished job can be removed. If records
+// failed, it holds their details, and a retry needs it.
+func (o *order) cleans(r Report) bool { return o.Resume.Clean && r.Failed == 0 }
+
 // report returns the figures of the ended job.
 func (j *job) report(done fleet.Report, answers int64) Report {
 	total, known := j.source.Total()
 	r := j.config.report(j.folder)
 	r.Started, r.BatchSize, r.GroupBy, r.Concurrency, r.Unit = j.started, j.plan.BatchSize, j.plan.GroupBy, j.plan.Info.Concurrency, j.plan.Unit
-	r.Resumed, r.ResumedAnswers, r.Answers = j.before.Records, j.earlier.answers, answers
+	r.Resumed, r.ResumedAnswers, r.Answers = j.before.Records, j.earlier.Answers, answers
 	r.In, r.Blank, r.Uncounted, r.Nulls = max(total, done.Tally.Records), j.source.Blank(), !known, done.Nulls
 	r.Workers, r.Scaling, r.Sick, r.Latency = done.Workers, done.Scaling, done.Sick, Summarize(done.Latency)
 	if !done.Opened.IsZero() {
@@ -73,7 +78,7 @@ func (j *job) report(done fleet.Report, answers int64) Report {
 		r.Devices = append(r.Devices, DeviceReport{Device: h.Device.String(), Name: h.Device.Name, Totals: h.Total, Xids: h.Xids, Problem: h.Problem})
 	}
 	if j.committer.unread { // the reader of the output has stopped reading
-		done.Tally = done.Appended
+		done.Tally = *cmp.Or(j.committer.appended.Load(), new(chunk.Tally))
 	}
 	r.close(time.Now(), done.Tally)
 	return r
@@ -83,18 +88,19 @@ func (j *job) report(done fleet.Report, answers int64) Report {
 func (j *job) finish(err error) Report {
 	answers := int64(0)
 	if err != nil {
-		if state, unread := j.folder.readState(); unread == nil {
-			answers = loggedAnswers(j.folder, state)
+		if state, unread := j.folder.State(); unread == nil {
+			answers = j.folder.Answers(state)
 		}
 	}
-	report := j.report(j.fleet.Close(answers), answers)
+	done := j.fleet.Close(answers)
+	report := j.report(done, answers)
 	report.Uncounted = report.Uncounted && err != nil
 	report.SkippedInputs = j.ready.skips.all()
-	j.ready.spending.note(&report)
+	j.ready.spending.complete(&report)
 	report.Stop = fault.As(fault.Bug.Wrap(err))
 	report.Resume, report.Unresumable = j.resumption(err)
 	if !j.committer.unread {
-		report.noteOutput(j.committer.output.ResultSum(), j.config.Results.Format.Unencoded(j.committer.output.Unencoded()))
+		report.SetOutput(j.committer.output.ResultSum(), j.config.Results.Format.Unencoded(j.committer.output.Unencoded()))
 		if err == nil {
 			report.noteArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
 		}
@@ -107,15 +113,15 @@ func (j *job) finish(err error) Report {
 	if runsAgain(err) && j.config.repaired == nil {
 		return report
 	}
-	saved := report.writeDurably(j.folder.join(reportFile)) == nil
+	saved := report.Save(j.folder.Report()) == nil
 	clean := j.config.cleans(report)
 	if err == nil && (saved || clean) { // otherwise the same command can still finish it
-		j.folder.finish(clean)
+		j.folder.Finish(clean)
 	}
 	if report.Resume == ResumesNever {
-		j.folder.discard()
+		j.folder.Discard()
 	}
-	for _, stuck := range j.fleet.Stuck() {
+	for _, stuck := range done.Stuck {
 		j.config.notice("gpurun exits without waiting for " + stuck.String())
 	}
 	j.config.emit(Finished{Report: report})

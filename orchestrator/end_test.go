@@ -6,13 +6,14 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // TestReportOfAnUnreadOutput: only what was appended counts.
 func TestReportOfAnUnreadOutput(t *testing.T) {
-	tally := func(n int64) chunk.Tally { return chunk.Tally{Counts: chunk.Counts{Records: n, Succeeded: n}} }
+	tally := func(n int64) *chunk.Tally { return &chunk.Tally{Counts: chunk.Counts{Records: n, Succeeded: n}} }
 	counted := &input.Cut{Records: 1000, Sums: &input.Sums{}}
 	in, err := input.Open([]input.Section{{Path: "in.jsonl", Cut: counted}}, input.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -20,8 +21,9 @@ func TestReportOfAnUnreadOutput(t *testing.T) {
 	}
 	defer in.Close()
 	for unread, want := range map[bool]int64{false: 30, true: 10} {
-		j := &job{config: &order{Spec: &spec.Spec{}}, plan: new(Plan), earlier: newEarlier(), source: &source.Source{Source: in}, folder: &folder{}, committer: &committer{unread: unread}}
-		if r := j.report(fleet.Report{Tally: tally(30), Appended: tally(10)}, 0); r.Succeeded != want || r.Pending != 1000-want {
+		j := &job{config: &order{Spec: &spec.Spec{}}, plan: new(Plan), earlier: folder.NewEarlier(), source: &source.Source{Source: in}, folder: folder.At(""), committer: &committer{unread: unread}}
+		j.committer.appended.Store(tally(10))
+		if r := j.report(fleet.Report{Tally: *tally(30)}, 0); r.Succeeded != want || r.Pending != 1000-want {
 			t.Errorf("unread %t: %+v", unread, r)
 		}
 	}

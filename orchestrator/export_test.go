@@ -63,7 +63,14 @@ func WithFirstProbe(c Config, d time.Duration) Config {
 // WithScaling makes gpurun choose the number of workers, as on a machine with this
 // number of cores, and makes its time run faster.
 func WithScaling(c Config, cores int, speed float64) Config {
-	c.Devices.WorkersPerGPU, c.Options.devices.CPUs, c.Options.scaleSpeed = AutoWorkers, cores, speed
+	c.Devices.WorkersPerGPU, c.Options.devices.CPUs = AutoWorkers, cores
+	c.Options.scaleEvery = time.Duration(float64(scaler.Interval) / speed)
+	c.Options.scaleFigures = func(f *scaling.Figures) {
+		for _, d := range []*time.Duration{&f.Time, &f.Busy, &f.Load, &f.Remaining} {
+			*d = time.Duration(float64(*d) * speed)
+		}
+		f.IdleCores = -1
+	}
 	return c
 }
 
@@ -117,7 +124,7 @@ func WithOutputCheckBeside(c Config) Config {
 // answer that is logged.
 func Kept(folder string) (kept func(number int64) bool, err error) {
 	logged := early.Answered(filepath.Join(folder, commit.PartsDir), func(int64) bool { return false })
-	entries, err := commit.ReadJournal(filepath.Join(folder, journalFile))
+	entries, err := commit.ReadJournal(filepath.Join(folder, "journal"))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -18,14 +19,18 @@ import (
 // finished returns the report of a job in which nothing is left to compute. If it was killed when
 // only the final renames were missing, those are made up for. Running a finished job again
 // reports that it is complete. Any other job continues as the earlier run planned it.
-func (e *earlier) finished(ctx context.Context, o *order, f *folder) (report Report, done bool, err error) {
+func finished(ctx context.Context, o *order, f *folder.Folder, e *folder.Earlier) (report Report, done bool, err error) {
 	notice := Notice{Text: "the job is already finished", Code: fault.JobFinished}
-	if e.resumes {
-		if o.Spec = o.With(e.continues); !e.state.Complete {
+	if e.Resumes {
+		o.Spec = o.With(func(s *spec.Spec) { // cuts the rest of the output as before
+			was := e.Manifest.Spec
+			s.Output.PartBytes, s.Results.PartBytes = was.Output.PartBytes, was.Results.PartBytes
+		})
+		if !e.State.Complete {
 			return report, false, nil
 		}
 		notice = Notice{Text: "the job was already complete; only its files had not been renamed yet"}
-		report, err = e.complete(o, f)
+		report, err = complete(o, f, e)
 	} else if report, done = isFinished(ctx, o, f); !done {
 		return report, false, nil
 	}
@@ -36,62 +41,56 @@ func (e *earlier) finished(ctx context.Context, o *order, f *folder) (report Rep
 	return report, true, err
 }
 
-// continues cuts the rest of the output as before.
-func (e *earlier) continues(s *spec.Spec) {
-	was := e.manifest.Spec
-	s.Output.PartBytes, s.Results.PartBytes = was.Output.PartBytes, was.Results.PartBytes
-}
-
 // complete gives the files of a job their names.
-func (e *earlier) complete(o *order, f *folder) (Report, error) {
-	if err := spec.CheckChanges(e.manifest.changes(o, e.log, e.reached()), o.Resume.AcceptChanges); err != nil {
+func complete(o *order, f *folder.Folder, e *folder.Earlier) (Report, error) {
+	if err := spec.CheckChanges(e.Changes(o.Spec, o.inputs), o.Resume.AcceptChanges); err != nil {
 		return Report{}, err
 	}
-	tally := e.state.Durable.Tally
+	tally := e.State.Durable.Tally
 	report := o.report(f)
-	report.Started, report.In, report.Resumed, report.Blank = time.Now(), tally.Records, tally.Records, e.manifest.Cut.Blank
-	report.noteOutput(e.state.ResultSum(), o.Results.Format.Unencoded(e.state.Unencoded()))
-	_, layout := o.Results.Stored(e.manifest.Layout)
-	options := o.Commit(f.path, layout)
+	report.Started, report.In, report.Resumed, report.Blank = time.Now(), tally.Records, tally.Records, e.Manifest.Cut.Blank
+	report.SetOutput(e.State.ResultSum(), o.Results.Format.Unencoded(e.State.Unencoded()))
+	_, layout := o.Results.Stored(e.Manifest.Layout)
+	options := o.Commit(f.Path, layout)
 	options.Layout.Settle()
-	report.noteArrays(options.Arrays, e.state.ArraySums(options))
-	err := commit.Complete(options, e.state)
+	report.noteArrays(options.Arrays, e.State.ArraySums(options))
+	err := commit.Complete(options, e.State)
 	report.Stop = fault.As(err)
 	report.close(time.Now(), tally)
 	if err == nil {
-		err = report.writeDurably(f.join(reportFile))
+		err = report.Save(f.Report())
 	}
 	if err == nil {
-		f.finish(o.cleans(report))
+		f.Finish(o.cleans(report))
 	}
 	return report, err
 }
 
 // isFinished returns the report of this job if it is already finished and its output is
 // unchanged. A stream may be another one.
-func isFinished(ctx context.Context, o *order, f *folder) (Report, bool) {
-	if o.Resume.Fresh || o.Output.Force || o.inputs.Streams() || retry.Committed(f.path) { // a retry is half merged, or its state is unknown
+func isFinished(ctx context.Context, o *order, f *folder.Folder) (Report, bool) {
+	if o.Resume.Fresh || o.Output.Force || o.inputs.Streams() || retry.Committed(f.Path) { // a retry is half merged, or its state is unknown
 		return Report{}, false
 	}
-	m, err := readManifest(f.join(manifestFile))
-	if err != nil || len(m.changes(o, nil, 0)) > 0 {
+	m, err := f.Manifest()
+	if err != nil || len(m.Changes(o.Spec, o.inputs)) > 0 {
 		return Report{}, false
 	}
-	report, err := readReport(f.join(reportFile))
-	if err != nil || report.Stop != nil || !f.outputUnchanged(ctx, o.Results.Target, report) {
+	report, err := ReadReport(f.Report())
+	if err != nil || report.Stop != nil || !outputUnchanged(ctx, f, o.Results.Target, report) {
 		return Report{}, false
 	}
 	if path := m.Spec.Output.Errors; path != "" && spec.At(path).Bytes() < 0 {
 		return Report{}, false
 	}
 	report.Resumed = report.In
-	f.freshen(o, m)
+	freshen(f, o, m)
 	return report, true
 }
 
 // withDifference adds to the error about an output that exists why the job is not the one
 // that has finished here.
-func (f *folder) withDifference(ctx context.Context, o *order, err error) error {
+func withDifference(ctx context.Context, f *folder.Folder, o *order, err error) error {
 	e := fault.As(err)
 	if e == nil || e.Code != fault.OutputExists {
 		return err
@@ -99,16 +98,16 @@ func (f *folder) withDifference(ctx context.Context, o *order, err error) error 
 	if missing := o.inputs.Check(); missing != nil {
 		return missing
 	}
-	m, unread := readManifest(f.join(manifestFile))
+	m, unread := f.Manifest()
 	if unread != nil {
 		return err // another program has written it
 	}
-	if list := m.changes(o, nil, 0); len(list) > 0 {
+	if list := m.Changes(o.Spec, o.inputs); len(list) > 0 {
 		var texts []string
 		if len(m.Input.Files) > 1 && list[0].What == "input" {
 			e = e.WithCode(fault.OutputOfOtherFiles)
 		}
-		if report, err := readReport(f.join(reportFile)); err == nil && report.Failed > 0 && list[0].What == "kernel" {
+		if report, err := ReadReport(f.Report()); err == nil && report.Failed > 0 && list[0].What == "kernel" {
 			e = e.WithCode(fault.OutputWithFailures)
 		}
 		for _, change := range list {
@@ -116,7 +115,7 @@ func (f *folder) withDifference(ctx context.Context, o *order, err error) error 
 		}
 		return fault.New(e.Kind, "%w, and the job has changed since it wrote that file: %s", e, strings.Join(texts, "; "))
 	}
-	if report, err := readReport(f.join(reportFile)); err == nil && report.Stop == nil && !f.outputUnchanged(ctx, o.Results.Target, report) {
+	if report, err := ReadReport(f.Report()); err == nil && report.Stop == nil && !outputUnchanged(ctx, f, o.Results.Target, report) {
 		return fault.New(e.Kind, "%w, and is no longer what the job wrote", e)
 	}
 	return err
@@ -145,7 +144,7 @@ func Verify(ctx context.Context, output string, report Report) error {
 // outputUnchanged reports whether the output of a finished job is unchanged. It is read only if
 // it was modified after the report was written: reading takes long, and every
 // repetition of the command asks this.
-func (f *folder) outputUnchanged(ctx context.Context, output spec.Target, report Report) bool {
+func outputUnchanged(ctx context.Context, f *folder.Folder, output spec.Target, report Report) bool {
 	if output.Bytes() != report.OutputBytes {
 		return false
 	}
@@ -159,13 +158,13 @@ func (f *folder) outputUnchanged(ctx context.Context, output spec.Target, report
 			last = at
 		}
 	}
-	info, err := os.Stat(f.join(reportFile))
+	info, err := os.Stat(f.Report())
 	return err == nil && (last.Before(info.ModTime()) || Verify(ctx, output.Name, report) == nil)
 }
 
 // freshen gives the output of a finished job the current time if a file that it depends on is newer:
 // make and others run the command again until the output is the newest.
-func (f *folder) freshen(o *order, m *manifest) {
+func freshen(f *folder.Folder, o *order, m *folder.Manifest) {
 	paths := slices.Clone(o.Inputs)
 	for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
 		paths = append(paths, file.Path)
@@ -179,7 +178,7 @@ func (f *folder) freshen(o *order, m *manifest) {
 	}
 	now := time.Now()
 	_ = os.Chtimes(o.Output.Path, now, now)
-	_ = os.Chtimes(f.join(reportFile), now, now.Add(time.Millisecond)) // the output is as it was: see outputUnchanged
+	_ = os.Chtimes(f.Report(), now, now.Add(time.Millisecond)) // the output is as it was: see outputUnchanged
 }
 
 // noteArrays records what the arrays must contain.
@@ -190,8 +189,8 @@ func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
 	}
 }
 
-// noteOutput records what the output must contain, and its size before encoding.
-func (r *Report) noteOutput(sum chunk.FileSum, unencoded int64) {
+// SetOutput records what the output must contain, and its size before encoding.
+func (r *Report) SetOutput(sum chunk.FileSum, unencoded int64) {
 	crc := chunk.CRC(sum.CRC)
 	r.OutputBytes, r.OutputCRC32C, r.Unencoded = sum.Bytes, &crc, unencoded
 }

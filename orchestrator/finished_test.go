@@ -87,7 +87,7 @@ func TestRetryRefusesAnOutputOfTheSameSize(t *testing.T) {
 // TestRetryOfAResumedJobKnowsItsOutput: the checksum covers all runs together.
 func TestRetryOfAResumedJobKnowsItsOutput(t *testing.T) {
 	t.Parallel()
-	d, c := variants[0].start(t)
+	d, c := derive().start(t)
 	interrupt(t, c, "chunk_done", 3)
 	resumes(t, d, c)
 	again := orchestrator.Config{Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:1"}}

@@ -8,6 +8,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // lane is how the kernel of a job computes: batches, or records one by one.
@@ -17,7 +18,7 @@ type lane struct {
 	least    int64    // records of a chunk of a stream
 	oneChunk bool     // each slot gets one chunk
 	grouped  []string // the member by whose size records are grouped, if any
-	figures  string   // the file of what the kernel counts; "" if it counts nothing
+	counts   bool     // the kernel counts requests and tokens
 }
 
 const (
@@ -78,11 +79,11 @@ func (o *order) fitRecords(plan *Plan) (lane, error) {
 	plan.BatchSize = cmp.Or(o.Batching.Size, plan.Info.BatchSize, concurrentGroup)
 	plan.Unit, plan.Flight = "records", fmt.Sprintf("%d records in flight", n)
 	return lane{
-		Lane: fleet.RecordLane(n, o.Failures.Retries), window: 1, figures: figuresFile,
+		Lane: fleet.RecordLane(n, o.Failures.Retries), window: 1, counts: true,
 		least: max(int64(chunkBatches*plan.BatchSize), int64(chunkRounds*n)),
 		// Idle slots share the chunk of a busy one, so a slot gets a single chunk unless the parts
 		// of the output end where chunks do.
-		oneChunk: !o.Results.EndsWithChunks() && o.Batching.ChunksPerGPU == DefaultChunksPerGPU,
+		oneChunk: !o.Results.EndsWithChunks() && o.Batching.ChunksPerGPU == spec.DefaultChunksPerGPU,
 	}, nil
 }
 
@@ -93,7 +94,7 @@ func (o *order) fitBatches(plan *Plan) (lane, error) {
 		return l, fault.JobFiles.Of(fault.Usage, "kernel %s computes batches, in which gpurun cannot count requests and tokens; a limit needs a kernel that computes records one by one",
 			plan.Kernel).Set(setting)
 	}
-	plan.BatchSize = cmp.Or(o.Batching.Size, info.BatchSize, DefaultBatchSize)
+	plan.BatchSize = cmp.Or(o.Batching.Size, info.BatchSize, spec.DefaultBatchSize)
 	plan.Unit, plan.Flight = "batches", fmt.Sprintf("batches of %d", plan.BatchSize)
 	batches := chunkBatches
 	switch plan.GroupBy = cmp.Or(o.Batching.GroupBy, info.GroupBy); plan.GroupBy {
@@ -149,7 +150,7 @@ func (p *prepared) chunks(records int64) (n, unit int) {
 	if each == 1 { // the static split: ceil(n / slots)
 		return slots, 1
 	}
-	if p.plan.GrowBatch && each == DefaultChunksPerGPU {
+	if p.plan.GrowBatch && each == spec.DefaultChunksPerGPU {
 		each = grownChunks
 	}
 	if p.lane.oneChunk {
@@ -175,7 +176,7 @@ func (p *prepared) cutCounted() (err error) {
 		p.plan.Chunks, p.plan.ChunkRecords = int64(len(p.cut.Chunks)), chunk.Size(p.cut.Records, chunks, unit)
 	}
 	if p.cut.Counted() {
-		p.plan.Records, p.plan.Resumed = p.cut.Records, p.earlier.state.Done()
+		p.plan.Records, p.plan.Resumed = p.cut.Records, p.earlier.State.Done()
 	}
 	return nil
 }

@@ -13,15 +13,9 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/worker/early"
-)
-
-const (
-	// chunksFile is the log of what was read of the input.
-	chunksFile = "input.chunks"
-	// spoolDir holds decoded records until they are computed.
-	spoolDir = "spool"
 )
 
 // inputNames returns what the user has named.
@@ -43,10 +37,10 @@ func (o *order) findInput() (err error) {
 	o.inputs, err = source.Find(source.Options{
 		Names: names, Stdin: o.Input.Stdin, Lines: o.stdin, Format: o.Input.Format, Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
 		NoMembers: o.Results.Batch, // whose lines have the members that the API knows
-		OriginOf:  newJobFiles(o.Output, o.Resume.WorkDir).originOf,
+		OriginOf:  folder.Origins(o.Output, o.Resume.WorkDir),
 	})
 	if err == nil {
-		o.Spec, err = o.Reading(o.inputs.Label(names), o.inputs.Paths())
+		o.Spec, err = o.Reading(o.inputs.Label(names), names, o.inputs.Paths())
 	}
 	return err
 }
@@ -73,7 +67,7 @@ func (o *order) checkUnique(ctx context.Context) error {
 }
 
 // openSource starts to read the input.
-func (p *prepared) openSource(ctx context.Context, f *folder) (err error) {
+func (p *prepared) openSource(ctx context.Context, f *folder.Folder) (err error) {
 	if err := p.sampleInput(ctx); err != nil {
 		return err
 	}
@@ -84,11 +78,11 @@ func (p *prepared) openSource(ctx context.Context, f *folder) (err error) {
 	}
 	r := source.Reading{
 		Options: input.Options{
-			Limits: o.limits(), Dir: f.join(spoolDir), Ahead: 2*(len(p.plan.Slots)+len(p.staff.reserve)) + 2, Parallel: o.cores(),
-			SkipBad: o.Input.SkipBad, Skipped: p.skipped, Keep: o.Resume.Spool, Flush: o.Results.Flush(o.Input.Flush), Earlier: e.state,
+			Limits: o.limits(), Dir: f.Spool(), Ahead: 2*(len(p.plan.Slots)+len(p.staff.reserve)) + 2, Parallel: o.cores(),
+			SkipBad: o.Input.SkipBad, Skipped: p.skipped, Keep: o.Resume.Spool, Flush: o.Results.Flush(o.Input.Flush), Earlier: e.State,
 		},
 		Cut: p.cut, Window: o.Input.Place, Counts: o.Input.Counts, Decoding: p.decoding(), Notice: o.notice,
-		Log: o.Results.Lasting(f.join(chunksFile)), Changed: o.Results.Stopped, Was: e.manifest.Input.Files, Done: e.reached(),
+		Log: o.Results.Lasting(f.Chunks()), Changed: o.Results.Stopped, Was: e.Manifest.Input.Files, Done: e.Reached(),
 	}
 	if o.repaired != nil {
 		r.Forget = &o.repaired.First
@@ -111,32 +105,23 @@ func (p *prepared) sampleInput(ctx context.Context) error {
 }
 
 // openOutput creates the output, or reopens it on resume.
-func (p *prepared) openOutput(ctx context.Context, f *folder) (*commit.Output, error) {
-	e, options := p.earlier, p.config.Commit(f.path, p.layout)
-	options.Input, options.Stop, options.Journal = p.source.Source, ctx.Done(), e.journal
+func (p *prepared) openOutput(ctx context.Context, f *folder.Folder) (*commit.Output, error) {
+	e, options := p.earlier, p.config.Commit(f.Path, p.layout)
+	options.Input, options.Stop, options.Journal = p.source.Source, ctx.Done(), e.Journal
 	options.UnitBytes, options.NoDurable, options.DurableEvery = p.config.Options.unitBytes, p.config.Options.noDurable, p.config.Options.durableEvery
-	if e.stale { // before job.json names the new kernel
-		if err := early.Forget(f.join(commit.PartsDir), 0); err != nil {
+	if e.Stale { // before job.json names the new kernel
+		if err := early.Forget(f.Parts(), 0); err != nil {
 			return nil, fault.JobFiles.Wrap(err)
 		}
 	}
-	p.job.Created, p.job.Cut, p.job.Layout = e.manifest.Created, p.cut, p.layout.Get()
+	p.job.Created, p.job.Cut, p.job.Layout = e.Manifest.Created, p.cut, p.layout.Get()
 	if p.columns.IsTable() {
 		p.job.Declared = p.columns.Table.Input
 	}
-	if err := f.save(p.job); err != nil {
+	if err := f.Save(p.job); err != nil {
 		return nil, err
 	}
-	return commit.Resume(options, e.state)
-}
-
-// reached returns the number behind the last record that the earlier run has computed; 0 if it
-// has computed none.
-func (e *earlier) reached() int64 {
-	if end := e.state.End(); end > e.manifest.Spec.Input.Offset {
-		return end
-	}
-	return 0
+	return commit.Resume(options, e.State)
 }
 
 // decoding is how the inputs are decoded: only the members that the job needs, if that is known.

@@ -30,63 +30,6 @@ func writeGzip(t testing.TB, path, text string) {
 	}
 }
 
-// compressedInput is a variant of the input: a compressed file. Failed records name it, so they
-// are kept apart: its path has a different length in every run.
-var compressedInput = &variant{name: "compressed input", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	writeGzip(d.t, d.join("in.jsonl"), d.read("in.jsonl"))
-	c.Input.ChunkRecords, c.Output.Errors = 50, d.join("errors.jsonl")
-}}
-
-// severalFiles is a variant with plain and compressed files, and parts as output.
-var severalFiles = &variant{name: "several files", records: 600, change: func(d jobDir, c *orchestrator.Config) {
-	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
-		d.t.Fatal(err)
-	}
-	lines := strings.SplitAfter(d.read("in.jsonl"), "\n")
-	for i := range 6 {
-		text := strings.Join(lines[i*len(lines)/6:(i+1)*len(lines)/6], "")
-		if i%2 == 0 {
-			d.write(fmt.Sprintf("data/%d.jsonl", i), text)
-		} else {
-			writeGzip(d.t, d.join(fmt.Sprintf("data/%d.jsonl.gz", i)), text)
-		}
-	}
-	c.Input.Path, c.Input.ChunkRecords = d.join("data/**/*.jsonl*"), 50
-	c.Output.Path, c.Output.PartBytes, c.Output.Errors = d.join("out")+"/", 6000, d.join("errors.jsonl")
-}}
-
-// parquetInput is a variant with Parquet files: one with many pages, one with many row
-// groups.
-var parquetInput = &variant{name: "parquet input", records: 0, change: func(d jobDir, c *orchestrator.Config) {
-	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
-		d.t.Fatal(err)
-	}
-	for _, name := range []string{"pages.parquet", "groups.parquet"} {
-		data, err := os.ReadFile("../chunk/input/parquet/testdata/" + name)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		d.write("data/"+name, string(data))
-	}
-	c.Input.Path, c.Input.ChunkRecords = d.join("data"), 40
-}}
-
-// fetches is a variant whose records name files, some of which do not exist.
-var fetches = &variant{name: "fetched files", records: 0, change: func(d jobDir, c *orchestrator.Config) {
-	if err := os.Mkdir(d.join("data"), 0o777); err != nil {
-		d.t.Fatal(err)
-	}
-	var lines strings.Builder
-	for i := range 600 {
-		fmt.Fprintf(&lines, "{\"id\":%d,\"path\":\"data/%d.bin\"}\n", i, i%23)
-		if i < 20 {
-			d.write(fmt.Sprintf("data/%d.bin", i), strings.Repeat(fmt.Sprint(i), 1000*i))
-		}
-	}
-	d.write("in.jsonl", lines.String())
-	c.Fetch.Members = []orchestrator.FetchMember{{Name: "file", Field: "path"}}
-}}
-
 // interrupted runs a job and cancels it after some chunks.
 func interrupted(t *testing.T, c orchestrator.Config, chunks int) orchestrator.Report {
 	t.Helper()

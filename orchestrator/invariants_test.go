@@ -3,7 +3,6 @@ package orchestrator_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/gpu/gputest"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -216,7 +216,7 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 		{name: "some", change: func(c *orchestrator.Config) { c.Devices.GPUs = "1,3" }, want: []string{"1", "3"}},
 		{name: "two for each", change: func(c *orchestrator.Config) { c.Devices.GPUsPerWorker = 2 }, want: []string{"0,1", "2,3"}},
 		{name: "two on each", change: func(c *orchestrator.Config) { c.Devices.GPUs, c.Devices.WorkersPerGPU = "0,1", 2 }, want: []string{"0", "1"}, workers: 4},
-		{name: "by uuid", change: func(c *orchestrator.Config) { c.Devices.GPUs, c.Devices.PinUUID = "2", true }, want: []string{"GPU-2"}},
+		{name: "by uuid", change: func(c *orchestrator.Config) { c.Devices.GPUs, c.Devices.PinUUID = "2", true }, want: []string{"GPU-00000002-0000-4000-8000-000000000000"}},
 		{name: "inherited", inherited: "2,3", want: []string{"2", "3"}},
 		{name: "CPU", change: func(c *orchestrator.Config) { c.Devices.GPUs = "cpu:2" }, want: []string{""}, workers: 2},
 	}
@@ -235,7 +235,7 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 			if test.change != nil {
 				test.change(&config)
 			}
-			mustRun(t, d, orchestrator.WithDevices(config, gpu.Options{NVML: fakeMachine(4)}))
+			mustRun(t, d, orchestrator.WithDevices(config, gpu.Options{NVML: gputest.New(4)}))
 			seen := make(map[string]bool)
 			for line := range strings.Lines(d.read("out.jsonl")) {
 				var record struct {
@@ -261,25 +261,6 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 		})
 	}
 }
-
-// fakeMachine is the NVML of a machine with this many GPUs.
-type fakeMachine int
-
-func (fakeMachine) Init() error                    { return nil }
-func (fakeMachine) Shutdown() error                { return nil }
-func (fakeMachine) DriverVersion() (string, error) { return "580", nil }
-func (m fakeMachine) Count() (int, error)          { return int(m), nil }
-func (m fakeMachine) Device(i int) (gpu.Handle, error) {
-	return fakeGPU(i), nil
-}
-
-type fakeGPU int
-
-func (g fakeGPU) UUID() (string, error)                   { return fmt.Sprintf("GPU-%d", int(g)), nil }
-func (g fakeGPU) Name() (string, error)                   { return "Fake", nil }
-func (g fakeGPU) Memory() (total, free uint64, err error) { return 8 << 30, 7 << 30, nil }
-func (g fakeGPU) PCIBusID() (string, error)               { return fmt.Sprintf("0000:%02x:00.0", int(g)), nil }
-func (g fakeGPU) CPUs() ([]int, error)                    { return nil, errors.New("not supported") }
 
 // TestInvariant9RunsWithoutGPU: the simplest call, on whatever machine this is.
 func TestInvariant9RunsWithoutGPU(t *testing.T) {

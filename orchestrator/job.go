@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
@@ -21,8 +22,8 @@ type job struct {
 	config    *order
 	plan      *Plan
 	source    *source.Source
-	earlier   *earlier
-	folder    *folder
+	earlier   *folder.Earlier
+	folder    *folder.Folder
 	fleet     *fleet.Fleet // computes
 	committer *committer   // the way into the output
 	sources   *sources
@@ -51,13 +52,13 @@ func (j *job) run(ctx context.Context) (Report, error) {
 // announce emits what is known before the work starts.
 func (j *job) announce() {
 	if !j.config.checkAll { // otherwise it was already emitted
-		j.config.emit(Planned{Plan: *j.plan, Folder: j.folder.path, First: j.config.Input.Offset})
+		j.config.emit(Planned{Plan: *j.plan, Folder: j.folder.Path, First: j.config.Input.Offset})
 	}
-	for _, note := range slices.Concat(j.plan.Notes, j.earlier.notes) {
+	for _, note := range slices.Concat(j.plan.Notes, j.earlier.Notes) {
 		j.config.notice(note)
 	}
-	if j.earlier.computedAny() || j.earlier.answers > 0 {
-		j.config.emit(Resuming{Done: j.before.Records, Answers: j.earlier.answers, Job: j.before.Clone(), Ranges: finishedRanges(j.earlier.state), Total: j.fleet.Total()})
+	if j.earlier.ComputedAny() || j.earlier.Answers > 0 {
+		j.config.emit(Resuming{Done: j.before.Records, Answers: j.earlier.Answers, Job: j.before.Clone(), Ranges: finishedRanges(j.earlier.State), Total: j.fleet.Total()})
 	}
 }
 
@@ -81,7 +82,7 @@ func (j *job) work(ctx context.Context) error {
 		return j.fleet.Run(abortCtx)
 	})
 	group.Go(j.committer.run)
-	group.Go(func() error { return j.earlier.check.await(ctx, abortCtx) })
+	group.Go(func() error { return j.earlier.Check.Await(ctx, abortCtx) })
 	committed := make(chan error, 1)
 	go func() { committed <- group.Wait() }()
 	select {
@@ -96,7 +97,7 @@ func (j *job) work(ctx context.Context) error {
 // delivered is called after the last segment.
 func (j *job) delivered() {
 	if !j.fleet.Running() || j.fleet.Unfinished() {
-		j.earlier.check.cancel() // its result is no longer needed
+		j.earlier.Check.Cancel() // its result is no longer needed
 	}
 	close(j.committer.segments)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
@@ -87,7 +88,7 @@ func MakePlan(ctx context.Context, config Config) (Plan, error) {
 	if err := o.CheckOutputs(); err != nil && len(state) == 0 {
 		return Plan{}, err
 	}
-	p, err := prepare(ctx, o, newEarlier(), func(string) {})
+	p, err := prepare(ctx, o, folder.NewEarlier(), func(string) {})
 	if err != nil {
 		return Plan{}, err
 	}
@@ -114,7 +115,7 @@ func stateNote(ctx context.Context, c *order) []string {
 		}
 		return []string{text}
 	}
-	if _, done := isFinished(ctx, c, &folder{path: status.Folder}); done && status.State == Done {
+	if _, done := isFinished(ctx, c, folder.At(status.Folder)); done && status.State == Done {
 		return []string{"the job is already finished: nothing will be computed"}
 	}
 	return nil

@@ -13,8 +13,9 @@ import (
 	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/folder"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 	"github.com/gpurun/gpurun/orchestrator/source"
-	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // prepared is a job that is ready to start: what the settings decide, and what the input, the
@@ -22,7 +23,7 @@ import (
 type prepared struct {
 	config  *order
 	plan    Plan
-	earlier *earlier
+	earlier *folder.Earlier
 	staff   *staff
 	members *members
 	lane    lane
@@ -34,7 +35,7 @@ type prepared struct {
 	programs []wire.Program
 	columns  *columns.Spec   // of a job with columns, else nil
 	layout   *columns.Shared // the same
-	job      manifest        // complete once job.json is written
+	job      folder.Manifest // complete once job.json is written
 	source   *source.Source  // open from openSource on
 	skips    skips
 	runDir   string // short-lived files with short names: sockets
@@ -43,13 +44,13 @@ type prepared struct {
 
 // newPrepared starts with what the settings and earlier runs decide. It calls note with the
 // temporary folder's path before creating it.
-func newPrepared(o *order, before *earlier, note func(string)) (*prepared, error) {
-	p := &prepared{config: o, earlier: before, cut: before.manifest.Cut, spending: spending{limits: o.Resume}}
-	p.staff = &staff{config: o, plan: &p.plan, resumed: before.workers}
+func newPrepared(o *order, before *folder.Earlier, note func(string)) (*prepared, error) {
+	p := &prepared{config: o, earlier: before, cut: before.Manifest.Cut, spending: spending{limits: o.Resume}}
+	p.staff = &staff{config: o, plan: &p.plan, resumed: scaler.ReadSaved(before.Scaling)}
 	p.members = &members{config: o, plan: &p.plan}
-	p.columns, p.layout = o.Results.Stored(before.manifest.Layout)
+	p.columns, p.layout = o.Results.Stored(before.Manifest.Layout)
 	p.plan = o.plan()
-	path, short, err := makeRunDir(note)
+	path, short, err := folder.MakeTemp(note)
 	if p.runDir = path; err != nil {
 		return p, fault.TempFolder.New("make temporary folder: %w", err)
 	}
@@ -68,7 +69,7 @@ func (p *prepared) close() {
 
 // prepare checks everything that can be checked before a worker starts, in the order in
 // which a user would want to see the errors.
-func prepare(ctx context.Context, o *order, before *earlier, note func(string)) (_ *prepared, err error) {
+func prepare(ctx context.Context, o *order, before *folder.Earlier, note func(string)) (_ *prepared, err error) {
 	if err := checkOpenFiles(1); err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func prepare(ctx context.Context, o *order, before *earlier, note func(string)) 
 			return nil, err
 		}
 	}
-	p.staff.settle(p.plan.usefulSlots())
+	p.staff.startSlots(p.plan.usefulSlots())
 	return p, checkOpenFiles(len(p.plan.Slots))
 }
 
@@ -129,11 +130,22 @@ func (o *order) plan() Plan {
 	return plan
 }
 
+// leftNote says which outputs of other jobs are not read.
+func leftNote(left []string) []string {
+	switch len(left) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("not read: %s is the output of another gpurun job; to read it, name it as an input too", left[0])}
+	}
+	return []string{fmt.Sprintf("not read: %s and %d more are outputs of other gpurun jobs; to read them, name them as inputs too", left[0], len(left)-1)}
+}
+
 // askAndCount asks the kernel and counts the input concurrently.
 func (p *prepared) askAndCount(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.askKernel(groupCtx) })
-	if !p.earlier.resumes { // otherwise that run has counted, cut and checked it
+	if !p.earlier.Resumes { // otherwise that run has counted, cut and checked it
 		group.Go(func() (err error) {
 			p.count, err = p.config.inputs.Count(groupCtx, p.config.Input.Split, p.config.limits(), p.config.Input.Place)
 			return err
@@ -197,31 +209,19 @@ func (p *prepared) compare() (err error) {
 	for _, path := range p.kernel.Files {
 		p.programs = append(p.programs, wire.Program{Path: path, State: filesum.State(path)})
 	}
-	if p.job.identity, err = identify(p.config, p.kernel.Files); err != nil {
+	if p.job.Identity, err = folder.Identify(p.config.Spec, p.config.inputs, p.kernel.Files); err != nil {
 		return err
 	}
 	kernel, e := &p.job.Kernel, p.earlier
 	for i, file := range kernel.Files {
 		p.programs[i].Sum = file.Sum
 	}
-	old := e.manifest.identity
-	if p.config.Kernel.Name == old.Spec.Kernel.Name {
-		kernel.dropNew(old.Kernel, p.kernel.Data)
+	old := e.Manifest.Kernel
+	if p.config.Kernel.Name == e.Manifest.Spec.Kernel.Name {
+		kernel.DropNew(old, p.kernel.Data)
 	}
-	kernel.Interpreter, kernel.Modules = p.kernel.Interpreter, currentModules(old.Kernel.Modules)
-	now, touched := p.job.identity, false
-	if now.Input, touched, err = e.manifest.asBefore(now.Input, e.log, e.reached()); err != nil {
-		return err
-	}
-	if touched {
-		e.note("the input was touched after the job started; its content is unchanged")
-	}
-	if e.computedAny() || e.answers > 0 {
-		if changes := now.changes(old); len(changes) > 0 {
-			err = spec.CheckChanges(changes, p.config.Resume.AcceptChanges)
-			e.forgetAnswers()
-		}
-	}
-	kernel.Modules = present(kernel.Modules)
+	kernel.Interpreter, kernel.Modules = p.kernel.Interpreter, old.CurrentModules()
+	err = e.Compare(p.job.Identity, p.config.Resume.AcceptChanges)
+	kernel.DropMissing()
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 )
 
 // Report is the result of a job. However the job ends, In = Succeeded + Failed +
@@ -140,10 +141,10 @@ type FailureReport struct {
 }
 
 // report returns what the settings say about a job with this folder.
-func (o *order) report(f *folder) Report {
+func (o *order) report(f *folder.Folder) Report {
 	return Report{
 		Input: o.Input.Path, Output: o.Output.Path, Errors: o.Output.Errors, Streamed: o.Results.Streamed(), Format: o.Format,
-		Kernel: o.Kernel.Name, Folder: f.path,
+		Kernel: o.Kernel.Name, Folder: f.Path,
 	}
 }
 
@@ -181,8 +182,8 @@ func (r Report) WriteFile(path string) error {
 	return os.WriteFile(path, data, 0o666)
 }
 
-// writeDurably writes the report of an ended job durably: retry and report rely on it.
-func (r Report) writeDurably(path string) error {
+// Save writes the report of an ended job durably: a retry relies on it.
+func (r Report) Save(path string) error {
 	data, err := r.encode()
 	if err == nil {
 		err = files.WriteDurably(path, data, files.PrivateMode)

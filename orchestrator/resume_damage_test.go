@@ -170,15 +170,15 @@ func TestDamagedEndIsWrittenAgain(t *testing.T) {
 		file string
 		at   func(size int) int
 	}{
-		{asTable, "output.partial", func(size int) int { return size - 1 }},
-		{asTables, "output.partial/part-*", func(size int) int { return size - 1 }},
-		{withArrays, "array-0.partial", func(int) int { return 60 }},
+		{derive("a table"), "output.partial", func(size int) int { return size - 1 }},
+		{derive("tables"), "output.partial/part-*", func(size int) int { return size - 1 }},
+		{derive("arrays"), "array-0.partial", func(int) int { return 60 }},
 	} {
-		t.Run(test.v.name, func(t *testing.T) {
+		t.Run(test.v.store.name, func(t *testing.T) {
 			t.Parallel()
 			want := test.v.undisturbed(t)
 			d, c := test.v.start(t)
-			mark := fmt.Sprintf("damaged-end-%d-%s", os.Getpid(), strings.ReplaceAll(test.v.name, " ", "-"))
+			mark := fmt.Sprintf("damaged-end-%d-%s", os.Getpid(), strings.ReplaceAll(test.v.store.name, " ", "-"))
 			if end := startDriver(t, driverOf(t, c), mark, crash.Variable+"=complete").wait(t); !end.killed {
 				t.Fatalf("ended: %s", end)
 			}

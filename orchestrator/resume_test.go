@@ -67,7 +67,7 @@ func exists(path string) bool {
 // devices and another batch size.
 func TestStopAndResume(t *testing.T) {
 	t.Parallel()
-	for i, v := range variants {
+	for i, v := range rotation(0, func(*variant) bool { return true }) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			d, c := v.start(t)
@@ -95,7 +95,7 @@ func TestStopAndResume(t *testing.T) {
 // resumed.
 func TestStopTwice(t *testing.T) {
 	t.Parallel()
-	v := variants[1]
+	v := derive("errors apart")
 	d, c := v.start(t)
 	abort := make(chan struct{})
 	c.Abort = abort
@@ -340,7 +340,7 @@ func TestCompleteJobOfAnother(t *testing.T) {
 func TestWorkDirAndClean(t *testing.T) {
 	t.Parallel()
 	start := func() (jobDir, orchestrator.Config) {
-		d, c := variants[4].start(t)
+		d, c := derive("a work folder").start(t)
 		c.Resume.Clean = true
 		if err := os.WriteFile(c.Input.Path, []byte(numbered(600)), 0o666); err != nil { // of which none fails
 			t.Fatal(err)
@@ -385,7 +385,7 @@ func TestTinyCheckpoint(t *testing.T) {
 // TestMaxTime: a job stops such that the same command resumes it.
 func TestMaxTime(t *testing.T) {
 	t.Parallel()
-	v := variants[0]
+	v := derive()
 	d, c := v.start(t)
 	c.Resume.MaxTime = 300 * time.Millisecond
 	hurry := filepath.Join(t.TempDir(), "hurry")
@@ -415,7 +415,7 @@ func TestHalt(t *testing.T) {
 	for name, halt := range map[string]orchestrator.Halt{"records": {Records: 12}, "percent": {Percent: 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := variants[0] // 7.5 % of 600 fail
+			v := derive() // 7.5 % of 600 fail
 			d, c := v.start(t)
 			c.Failures.Halt = halt
 			stops := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/retry"
 	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
@@ -29,12 +30,12 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 	if err := cmp.Or(err, checkOpenFiles(1)); err != nil {
 		return Report{}, err
 	}
-	f, err := lockFolder(ctx, found.path, config.Output.Path, (&emitter{to: config.Display.OnEvent}).notice)
+	f, err := folder.Lock(ctx, found.Path, config.Output.Path, (&emitter{to: config.Display.OnEvent}).notice)
 	if err != nil {
 		return Report{}, err
 	}
-	defer f.close(true)
-	r := &rerun{config: config, folder: f, job: retry.New(files.Absolute(f.path))}
+	defer f.Close(true)
+	r := &rerun{config: config, folder: f, job: retry.New(files.Absolute(f.Path))}
 	report, err := r.run(ctx)
 	return report, byContext(ctx, err)
 }
@@ -42,9 +43,9 @@ func Retry(ctx context.Context, config Config) (Report, error) {
 // rerun is a retry in progress. What needs only the files is in package retry.
 type rerun struct {
 	config   Config
-	folder   *folder
+	folder   *folder.Folder
 	job      retry.Job // at its current path: a copied or moved job is retried in place
-	manifest *manifest
+	manifest *folder.Manifest
 	report   Report // of the job
 }
 
@@ -101,12 +102,12 @@ func afresh(s *spec.Spec) { s.Resume.Fresh, s.Output.Force = true, true }
 
 // load reads the finished job, after completing what an earlier retry started.
 func (r *rerun) load(ctx context.Context) (err error) {
-	if m, err := r.folder.unfinished(); err != nil {
+	if m, err := r.folder.Unfinished(); err != nil {
 		return err
 	} else if m != nil {
 		return fault.JobUnfinished.New("the job of %s is not finished: run the same gpurun run command again first", r.config.Output.Path)
 	}
-	if r.manifest, err = readManifest(r.folder.join(manifestFile)); err != nil {
+	if r.manifest, err = r.folder.Manifest(); err != nil {
 		return fault.FolderDamaged.Wrap(err)
 	}
 	was, job := r.manifest.Spec, &r.job
@@ -114,7 +115,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 	job.Format, job.SourceField, job.Store, job.KeptApart = was.Results.Format, was.Output.SourceField, was.Results.Store, was.Results.KeepFailed
 	switch {
 	case job.KeptApart:
-		job.Errors = r.folder.join(commit.KeptFile)
+		job.Errors = r.folder.Join(commit.KeptFile)
 	case was.Results.Errors.Kept():
 		if job.Errors, err = r.moved(job.Errors); err != nil {
 			return err
@@ -126,7 +127,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if retry.Committed(r.folder.path) {
+	if retry.Committed(r.folder.Path) {
 		if err := job.Check(ctx); err != nil {
 			return err
 		}
@@ -134,11 +135,11 @@ func (r *rerun) load(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if r.report, err = readReport(r.folder.join(reportFile)); err != nil {
+	if r.report, err = ReadReport(r.folder.Report()); err != nil {
 		return err
 	}
-	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.path // as seen from here
-	if was.Output.Errors != "" && !r.manifest.writes(job.Output) {
+	r.report.Output, r.report.Folder = r.config.Output.Path, r.folder.Path // as seen from here
+	if was.Output.Errors != "" && !r.manifest.Writes(job.Output) {
 		r.report.Errors = job.Errors
 		if _, err := os.Stat(job.Errors); err != nil && r.report.Failed > 0 {
 			return fault.JobMoved.New("the job of %s was copied or moved from %s without its failed records: copy or move %s to %s, then retry it",
@@ -159,7 +160,7 @@ func (r *rerun) load(ctx context.Context) (err error) {
 // moved returns where a file of the job is now. If the job was copied or moved, the file must have
 // moved with the output: the other one may belong to another job.
 func (r *rerun) moved(path string) (string, error) {
-	now, with := r.manifest.movedWith(r.job.Output, path)
+	now, with := r.manifest.MovedWith(r.job.Output, path)
 	if !with {
 		return "", fault.JobMoved.New("the job of %s was copied or moved from %s, and its file %s is outside the output's folder and may belong to that one; retry it there",
 			r.config.Output.Path, r.manifest.Spec.Output.Path, path)
@@ -174,7 +175,7 @@ func (r *rerun) newLayout(ctx context.Context) (layout *columns.Layout, known bo
 	if stored == nil || r.manifest.Layout != nil {
 		return r.manifest.Layout, true, nil
 	}
-	m, err := readManifest(folderOf(r.job.Again).join(manifestFile))
+	m, err := folder.Of(r.job.Again).Manifest()
 	if err != nil {
 		return nil, false, fault.FolderDamaged.Wrap(err)
 	}
@@ -242,7 +243,7 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 	report.close(time.Now(), done)
 	report.Elapsed, report.Load, report.Rate, report.Nulls = again.Elapsed, again.Load, again.Rate, again.Nulls
 	report.Computed = again.Computed
-	report.addUsage(again.Usage)
+	report.AddUsage(again.Usage)
 	report.TokenRate = again.TokenRate
 	report.OutputBytes, report.OutputCRC32C, report.Unencoded = parts.Bytes, nil, 0
 	for _, part := range merged.Parts {
@@ -263,7 +264,7 @@ func (r *rerun) replace(ctx context.Context) error {
 	if err := r.job.Replace(&report); err != nil {
 		return err
 	}
-	if err := report.writeDurably(r.folder.join(reportFile)); err != nil {
+	if err := report.Save(r.folder.Report()); err != nil {
 		return err
 	}
 	layout, known, err := r.newLayout(ctx)
@@ -272,7 +273,7 @@ func (r *rerun) replace(ctx context.Context) error {
 	}
 	if known { // a record has succeeded, perhaps only now
 		r.manifest.Layout = layout
-		if err := r.folder.save(*r.manifest); err != nil {
+		if err := r.folder.Save(*r.manifest); err != nil {
 			return err
 		}
 	}

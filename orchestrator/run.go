@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
@@ -39,7 +40,7 @@ func run(ctx context.Context, o order) (Report, error) {
 // runsAgain reports whether a job found out while it ran that some of what earlier runs have left
 // cannot be used. It begins once more, without that.
 func runsAgain(err error) bool {
-	return errors.Is(err, errOutputDamaged) || errors.As(err, new(*input.Repaired))
+	return errors.Is(err, folder.ErrOutputDamaged) || errors.As(err, new(*input.Repaired))
 }
 
 // runJob is one attempt of Run: find the input and what earlier runs have left, plan,
@@ -56,34 +57,36 @@ func runJob(ctx context.Context, todo order) (Report, error) {
 	if err := cmp.Or(checkOpenFiles(1), o.CheckFolders()); err != nil {
 		return Report{}, err
 	}
-	f, err := openFolder(ctx, o.Spec, o.notice) // and lock it
+	f, err := folder.Open(ctx, o.Spec, o.notice) // and lock it
 	if err != nil {
 		return Report{}, err
 	}
 	begun := false // the folder is to be kept
-	defer func() { f.close(begun) }()
-	before, err := findEarlier(ctx, o, f)
+	defer func() { f.Close(begun) }()
+	before, err := f.Earlier(ctx, folder.Resume{
+		Spec: o.Spec, Inputs: o.inputs, Repaired: o.repaired, CheckAll: o.checkAll, CheckWait: o.Options.checkWait,
+	})
 	if err != nil {
 		return Report{}, startsOver(o, err)
 	}
-	defer before.close()
-	begun = before.resumes
-	if report, done, err := before.finished(ctx, o, f); done {
+	defer before.Close()
+	begun = before.Resumes
+	if report, done, err := finished(ctx, o, f, before); done {
 		begun = true
 		return report, startsOver(o, err)
 	}
 	if err := o.CheckOutputs(); err != nil {
-		return Report{}, f.withDifference(ctx, o, err)
+		return Report{}, withDifference(ctx, f, o, err)
 	}
-	p, err := prepare(ctx, o, before, f.lock.note)
+	p, err := prepare(ctx, o, before, f.UseTemp)
 	if err != nil {
 		return Report{}, err
 	}
 	defer p.close()
-	if err := before.begin(o, f); err != nil {
+	if err := before.Begin(o.Spec, f); err != nil {
 		return Report{}, err
 	}
-	begun = before.journal != nil
+	begun = before.Journal != nil
 	if err := p.openSource(ctx, f); err != nil {
 		return Report{}, err
 	}
@@ -92,7 +95,7 @@ func runJob(ctx context.Context, todo order) (Report, error) {
 		return Report{}, err
 	}
 	begun = true
-	if err := p.spending.open(f, p.lane.figures); err != nil {
+	if err := p.spending.open(f.Figures(), p.lane.counts); err != nil {
 		return Report{}, err
 	}
 	return newJob(p, f, output, started).run(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/process"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 )
@@ -27,7 +28,7 @@ func (p *prepared) setup() wire.Setup {
 		Proven: p.proven(), Programs: p.programs,
 		Kernel: c.Kernel.Name, KernelConfig: c.Kernel.Config, ExecMode: c.Kernel.ExecMode, ExecID: c.Kernel.ExecID,
 		Python: wire.Python{Interpreter: c.Kernel.Python, IOWorkers: c.Kernel.IOWorkers, NaN: c.Kernel.NaN},
-		Dir:    c.Dir, PluginPath: c.PluginPath,
+		Dir:    c.Dir, PluginPath: c.Kernel.Path,
 		OpenTimeout: c.Failures.OpenTimeout, Timeout: c.Failures.Timeout, Checkpoint: c.Resume.Checkpoint, LeastTimeout: c.Options.leastTimeout, Retries: max(0, c.Failures.Retries),
 		Figures: p.spending.path, Asked: p.spending.asked(), Spend: wire.Spend{Requests: c.Resume.MaxRequests, Tokens: c.Resume.MaxTokens}, LogLevel: c.Display.LogLevel,
 		Records: wire.Records{
@@ -50,7 +51,7 @@ func (p *prepared) process() process.Options {
 // proven returns records that a working kernel can compute because an earlier run did,
 // or nil.
 func (p *prepared) proven() *chunk.Chunk {
-	file, s := p.config.inputs.Plain(), p.earlier.state.Proven
+	file, s := p.config.inputs.Plain(), p.earlier.State.Proven
 	if s == nil || file == "" {
 		return nil
 	}
@@ -70,19 +71,19 @@ func (p *prepared) forWorker(c chunk.Chunk) chunk.Chunk {
 }
 
 // newJob returns a job that is ready to run.
-func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *job {
+func newJob(p *prepared, f *folder.Folder, output *commit.Output, started time.Time) *job {
 	c := p.config
 	j := &job{
-		ready: p, config: c, plan: &p.plan, source: p.source, earlier: p.earlier, folder: f, started: started, before: tallyOf(p.earlier.state),
+		ready: p, config: c, plan: &p.plan, source: p.source, earlier: p.earlier, folder: f, started: started, before: tallyOf(p.earlier.State),
 		sources: &sources{config: c, folder: f, programs: p.programs, data: p.kernel.Data, columns: p.columns, layout: p.layout, job: p.job},
 	}
 	j.root, j.abort = context.WithCancel(context.Background())
 	j.committer = &committer{
 		output: output, segments: make(chan chunk.Segment, 64), check: p.source.Check, giveUp: c.Results.Unread,
-		disk: diskWarning{path: f.path, first: c.Input.Offset, notice: c.notice, done: c.Results.Streamed()},
+		disk: diskWarning{path: f.Path, first: c.Input.Offset, notice: c.notice, done: c.Results.Streamed()},
 	}
 	j.fleet = fleet.New(j.fleetOptions())
-	j.committer.appended, j.committer.total = j.fleet.SetAppended, j.fleet.Total
+	j.committer.total = j.fleet.Total
 	return j
 }
 
@@ -90,14 +91,14 @@ func newJob(p *prepared, f *folder, output *commit.Output, started time.Time) *j
 func (j *job) fleetOptions() fleet.Options {
 	c, p, e := j.config, j.ready, j.earlier
 	o := fleet.Options{
-		Source: j.source.Source, Check: e.unlessRead(p.members.checkFirst), BatchSize: j.plan.BatchSize, Window: p.lane.window, Lane: p.lane.Lane,
+		Source: j.source.Source, Check: e.UnlessRead(p.members.checkFirst), BatchSize: j.plan.BatchSize, Window: p.lane.window, Lane: p.lane.Lane,
 		Slots: j.plan.Slots, Registry: p.staff.registry, Stagger: p.staggers(), Scaling: j.scaling(), Devices: c.Options.devices, OnMonitor: c.Control.watch,
-		Process: p.process(), MakeDir: func() (string, error) { dir, _, err := makeRunDir(func(string) {}); return dir, err },
-		Parts: j.folder.join(commit.PartsDir), Logs: j.folder.join("logs"), NoAffinity: c.Devices.NoAffinity,
+		Process: p.process(), MakeDir: func() (string, error) { dir, _, err := folder.MakeTemp(func(string) {}); return dir, err },
+		Parts: j.folder.Parts(), Logs: j.folder.Join("logs"), NoAffinity: c.Devices.NoAffinity,
 		Locate: p.forWorker, Sources: j.sources.check, Layout: j.sources.fixLayout, LayoutKnown: p.layout.Known(),
 		Retries: max(0, c.Failures.Retries), Checkpoint: c.Resume.Checkpoint, DrainTimeout: c.Resume.DrainTimeout,
 		HandBack: c.Options.handBack, FirstProbe: c.Options.firstProbe, StallAfter: c.Options.stallAfter,
-		Resumed: e.resumes, Before: j.before, Answers: e.answers,
+		Resumed: e.Resumes, Before: j.before, Answers: e.Answers,
 		Case:   judge.Case{Exempt: c.Framed, Before: j.before.Counts, BatchSize: j.plan.BatchSize, Lacks: p.members.lacks, Streamed: c.Results.Streamed()},
 		Paused: c.Control.paused, Emit: c.emit, Deliver: j.committer.deliver, Delivered: j.delivered, Halt: c.Failures.Halt.Reached,
 		GiveUp: func(chunk chunk.Chunk, path string, why *fault.Error) (chunk.Segment, error) {
@@ -113,20 +114,20 @@ func (j *job) fleetOptions() fleet.Options {
 		o.Pool = c.Pool.kept()
 	}
 	if c.Batching.Auto {
-		o.TunedFile = j.folder.join(fleet.TunedFile)
+		o.TunedFile = j.folder.BatchSizes()
 	}
 	return o
 }
 
-// scaling is how the number of workers may change; nil if it is fixed.
-func (j *job) scaling() *scaler.Options {
+// scaling is how the number of workers may change.
+func (j *job) scaling() (s scaler.Options) {
 	staff := j.ready.staff
 	if !staff.auto() {
-		return nil
+		return s
 	}
-	s := &scaler.Options{
-		Reserve: staff.reserve, Resumed: staff.resumed, Usable: j.config.Devices.Monitor.UsableMemory, MinMemory: j.plan.Info.MinMemory,
-		Speed: j.config.Options.scaleSpeed, Simulate: j.config.Options.scaleFigures, File: j.folder.join(scaler.File),
+	s = scaler.Options{
+		Slots: j.plan.Slots, Reserve: staff.reserve, Resumed: staff.resumed, Usable: j.config.Devices.Monitor.UsableMemory, MinMemory: j.plan.Info.MinMemory,
+		Every: j.config.Options.scaleEvery, Simulate: j.config.Options.scaleFigures, File: j.folder.Scaling(),
 	}
 	if staff.claim != nil {
 		s.Memory, s.More = staff.claim.Memory, staff.claim.More
@@ -159,5 +160,14 @@ func isRemote(path string) bool {
 		return false
 	}
 	defer file.Close()
-	return runtime.GOOS == "linux" && !isLocal(file)
+	return runtime.GOOS == "linux" && !files.IsLocal(file)
+}
+
+// tallyOf counts the results that a state holds.
+func tallyOf(state commit.State) (t chunk.Tally) {
+	t.Add(state.Durable.Tally)
+	for _, segment := range state.Segments {
+		t.Add(segment.Tally)
+	}
+	return t
 }

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +23,7 @@ import (
 const (
 	soakKillsVariable = "GPURUN_SOAK_KILLS"
 	soakSeedVariable  = "GPURUN_SOAK_SEED"
-	// soakOnlyVariable names the only variant to run: parts, compressed, compressed parts, arrays, parquet, parquet parts, parquet input, fetched files, adaptive, module, prepare processes, stray lines.
+	// soakOnlyVariable is a part of the names of the jobs to run, as in variants_test.go.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
 	soakKills = 60               // without the variable,
@@ -61,12 +60,9 @@ func TestSoak(t *testing.T) {
 	t.Logf("%s=%d", soakSeedVariable, seed)
 	s := &soak{random: rand.New(rand.NewPCG(seed, 0)), killed: make(map[string]int)}
 	started := time.Now()
-	some := slices.DeleteFunc(append(slices.Clone(variants), compressedParts, withArrays, asTable, asTables, withModule, withPrepareProcesses, withStrayLines), func(v *variant) bool {
-		only := os.Getenv(soakOnlyVariable)
-		return only != "" && v.name != only || (v == withModule || v == withPrepareProcesses || v == withStrayLines) && !hasPython()
-	})
+	only := func(v *variant) bool { return strings.Contains(v.name, os.Getenv(soakOnlyVariable)) }
 	for s.kills < kills && time.Now().Before(until) && !t.Failed() {
-		s.job(t, some[s.random.IntN(len(some))])
+		s.job(t, randomVariant(s.random, only))
 	}
 	t.Logf("%d kills %v and %d flipped bits in %d jobs and %d lives, %d resumed, %d refused for an edited module, in %s; every output as undisturbed",
 		s.kills, s.killed, s.rotted, s.jobs, s.lives, s.resumed, s.refused, time.Since(started).Round(time.Second))
@@ -80,64 +76,6 @@ type soak struct {
 	rotted                      int            // bits flipped
 	killed                      map[string]int // by victim
 }
-
-// withModule has a Python kernel with a module, which is edited between two lives.
-var withModule = &variant{name: "module", records: 800, change: func(d jobDir, c *orchestrator.Config) {
-	d.write("kernel.py", `
-import time, helper
-def setup(ctx):
-    global pause
-    pause = ctx.config.get("Milliseconds", 0) / 1000
-def process(batch):
-    time.sleep(pause)
-    return [helper.compute(record) for record in batch]
-`)
-	d.write("helper.py", soakHelper)
-	c.Kernel.Name, c.Dir = "kernel.py", d.path
-}}
-
-// withPrepareProcesses has a Python kernel that computes in prepare processes.
-var withPrepareProcesses = &variant{name: "prepare processes", records: 800, change: func(d jobDir, c *orchestrator.Config) {
-	d.write("kernel.py", `
-import time, helper
-def setup_prepare(ctx):
-    global pause
-    pause = ctx.config.get("Milliseconds", 0) / 1000
-def prepare(batch):
-    time.sleep(pause)
-    return [helper.compute(dict(record)) for record in batch]
-def process(results):
-    return results
-`)
-	d.write("helper.py", soakHelper)
-	c.Kernel.Name, c.Dir = "kernel.py", d.path
-}}
-
-// withStrayLines has an exec: program that prints one extra line in each of its lives,
-// unless it runs undisturbed: before a response, after one, or some time later.
-var withStrayLines = &variant{name: "stray lines", records: 800, change: func(d jobDir, c *orchestrator.Config) {
-	d.write("stray.py", `
-import json, os, random, sys, threading, time
-config = json.loads(os.environ.get("GPURUN_KERNEL_CONFIG", "{}"))
-pause, at = config.get("Milliseconds", 0) / 8000, random.randint(20, 60)
-def stray():
-    if config:
-        os.write(1, b"Warning: a line that answers nothing\n")
-for number, line in enumerate(sys.stdin):
-    record = json.loads(line)
-    time.sleep(pause)
-    record["version"] = 1
-    how = random.choice(["before", "after", "late"]) if number == at else ""
-    if how == "before":
-        stray()
-    print("" if record.get("do") == "drop" else json.dumps(record), flush=True)
-    if how == "after":
-        stray()
-    if how == "late":
-        threading.Timer(0.03, stray).start()
-`)
-	c.Kernel.Name, c.Dir = "exec:python3 stray.py", d.path
-}}
 
 const soakHelper = `
 def compute(record):
@@ -175,7 +113,7 @@ func (s *soak) job(t *testing.T, v *variant) {
 	mark := fmt.Sprintf("soak-%d-%d", os.Getpid(), s.jobs)
 	want := v.undisturbed(t)
 	d, c := v.start(t)
-	if v != adaptive {
+	if v.way.name != adaptiveGPU {
 		c.Devices.GPUs = "cpu:2"
 	}
 	temp := shortTemp(t)
@@ -194,7 +132,7 @@ func (s *soak) job(t *testing.T, v *variant) {
 		if !end.killed && end.err.Kind != "canceled" {
 			t.Fatalf("life %d of job %d ended: %s\n%s", life, s.jobs, end, d.logs())
 		}
-		if v == withModule && s.random.IntN(3) > 0 {
+		if v.way == withModule && s.random.IntN(3) > 0 {
 			s.edit(t, d, c, mark, temp)
 		}
 		if s.random.IntN(2) == 0 {

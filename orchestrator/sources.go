@@ -3,13 +3,13 @@ package orchestrator
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/filesum"
 	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 )
 
 // Which files a kernel loads is known only after it has loaded them, in its process:
@@ -20,7 +20,7 @@ import (
 // sources are the files that the kernels of a job load, as its fingerprint lists them.
 type sources struct {
 	config *order
-	folder *folder
+	folder *folder.Folder
 	// programs are the kernel's own files as the manifest has read them; data names the files
 	// among them that are not code.
 	programs []wire.Program
@@ -28,9 +28,9 @@ type sources struct {
 	columns  *columns.Spec   // nil if there are none
 	layout   *columns.Shared // the same
 
-	mu    sync.Mutex // guards what follows
-	job   manifest   // grows as kernels load files
-	begun bool       // there are results of this run
+	mu    sync.Mutex      // guards what follows
+	job   folder.Manifest // grows as kernels load files
+	begun bool            // there are results of this run
 }
 
 // A command may write to a file that it names, such as a log. Data that was not there when the
@@ -48,7 +48,7 @@ func (s *sources) check(list []wire.Source, results bool) *fault.Error {
 	if e != nil || !dropped && !added {
 		return e
 	}
-	return fault.As(s.folder.save(s.job))
+	return fault.As(s.folder.Save(s.job))
 }
 
 // dropWritten drops data that has changed since the kernel started. results reports that the
@@ -59,34 +59,27 @@ func (s *sources) dropWritten(results bool) (dropped bool) {
 	}
 	s.begun = results
 	for _, was := range s.programs {
-		file := s.job.Kernel.file(was.Path)
+		file := s.job.Kernel.File(was.Path)
 		if file == nil || !slices.Contains(s.data, was.Path) || filesum.State(was.Path) == was.State {
 			continue
 		}
 		if sum, _ := filesum.Program(was.Path); sum == was.Sum {
 			continue
 		}
-		s.job.Kernel.Files = slices.DeleteFunc(s.job.Kernel.Files, func(f filePrint) bool { return f.Path == was.Path })
+		s.job.Kernel.Drop(was.Path)
 		s.config.notice(fmt.Sprintf("%s changed while the kernel started: the kernel seems to write it, so that it is not compared when the job is resumed", was.Path))
 		dropped = true
 	}
 	return dropped
 }
 
-// dropNew drops data that the same kernel did not have when the job began.
-func (k *kernelPrint) dropNew(old kernelPrint, data []string) {
-	k.Files = slices.DeleteFunc(k.Files, func(f filePrint) bool {
-		return slices.Contains(data, f.Path) && old.file(f.Path) == nil
-	})
-}
-
 // add records the files that a worker reports.
 func (s *sources) add(list []wire.Source) (added bool, e *fault.Error) {
 	for _, source := range list {
-		file := s.job.Kernel.file(source.Path)
+		file := s.job.Kernel.File(source.Path)
 		switch {
 		case file == nil && source.Sum != "":
-			s.job.Kernel.Modules = append(s.job.Kernel.Modules, filePrint(source))
+			s.job.Kernel.Load(source.Path, source.Sum)
 			added = true
 		case file == nil || file.Sum == source.Sum:
 		case !slices.Contains(s.config.Resume.AcceptChanges, "kernel"):
@@ -101,17 +94,6 @@ func (s *sources) add(list []wire.Source) (added bool, e *fault.Error) {
 	return added, nil
 }
 
-// file returns what is known about a file of the kernel, or nil if it has not been
-// loaded yet.
-func (k *kernelPrint) file(path string) *filePrint {
-	for _, files := range [][]filePrint{k.Files, k.Modules} {
-		if i := slices.IndexFunc(files, func(f filePrint) bool { return f.Path == path }); i >= 0 {
-			return &files[i]
-		}
-	}
-	return nil
-}
-
 // mixed is the fault that stops a job before it mixes results of two versions of a
 // file.
 func (s *sources) mixed(source wire.Source) *fault.Error {
@@ -120,35 +102,4 @@ func (s *sources) mixed(source wire.Source) *fault.Error {
 		how = "can no longer be read"
 	}
 	return s.config.Results.Stopped(fault.KernelEdited.New("stopped: %s, which the kernel uses, %s", source.Path, how).By(errAdvised))
-}
-
-// currentModules recomputes the checksums of an earlier run's modules. A missing file has no
-// checksum.
-func currentModules(modules []filePrint) []filePrint {
-	now := slices.Clone(modules)
-	for i := range now {
-		now[i].Sum, _ = filesum.Whole(now[i].Path)
-	}
-	return now
-}
-
-// present drops files that no longer exist.
-func present(files []filePrint) []filePrint {
-	return slices.DeleteFunc(files, func(f filePrint) bool { return f.Sum == "" })
-}
-
-// changedFiles names the files that differ.
-func changedFiles(old, now []filePrint) string {
-	var names []string
-	for _, file := range now {
-		if !slices.Contains(old, file) {
-			names = append(names, file.Path)
-		}
-	}
-	for _, file := range old {
-		if !slices.Contains(now, file) && !slices.Contains(names, file.Path) {
-			names = append(names, file.Path)
-		}
-	}
-	return strings.Join(names, ", ")
 }

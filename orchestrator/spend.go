@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"errors"
+	"maps"
 	"os"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -9,9 +10,6 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator/event"
 )
-
-// figuresFile is what the kernels of a job have counted, in all of its runs.
-const figuresFile = "figures"
 
 // spending is what the kernels of a job count, and its limits. A kernel that computes batches
 // counts nothing.
@@ -22,12 +20,12 @@ type spending struct {
 	before map[string]int64 // in earlier runs
 }
 
-// open opens the counts in a file of the job folder; none if it has no name.
-func (s *spending) open(f *folder, name string) (err error) {
-	if name == "" {
+// open opens the counts in a file, if the kernel counts anything.
+func (s *spending) open(path string, counts bool) (err error) {
+	if !counts {
 		return nil
 	}
-	path := files.Absolute(f.join(name))
+	path = files.Absolute(path)
 	s.file, err = figures.Open(path)
 	if errors.Is(err, figures.ErrDamaged) && limitOf(s.limits) == "" {
 		_ = os.Remove(path) // nothing depends on them
@@ -44,26 +42,6 @@ func (s *spending) open(f *folder, name string) (err error) {
 	}
 	s.path, s.before = path, s.file.All()
 	return nil
-}
-
-// Spent returns what the kernels of the job with this output have counted, whether it runs, was
-// interrupted or is finished; nil if there is no such job.
-func Spent(output string) (map[string]int64, error) {
-	f := folderOf(output)
-	spent, err := figures.Read(f.join(figuresFile))
-	if errors.Is(err, os.ErrNotExist) {
-		var report Report
-		if report, err = readReport(f.join(reportFile)); err == nil {
-			spent = report.Usage
-		}
-	}
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, nil
-	case err != nil:
-		return nil, fault.JobDamaged.New("what the job has spent is no longer known: %w", err)
-	}
-	return spent, nil
 }
 
 // asked reports whether the job has sent requests.
@@ -99,8 +77,8 @@ func (s *spending) exhausted() *fault.Error {
 	return nil
 }
 
-// note completes the report with what the kernels have counted.
-func (s *spending) note(r *Report) {
+// complete completes the report with what the kernels have counted.
+func (s *spending) complete(r *Report) {
 	if s.file == nil {
 		return
 	}
@@ -116,4 +94,16 @@ func Tokens(all map[string]int64) string {
 		return figures.CompletionTokens
 	}
 	return figures.TotalTokens
+}
+
+// AddUsage adds what the kernels of another job have counted.
+func (r *Report) AddUsage(usage map[string]int64) {
+	sum := maps.Clone(r.Usage)
+	for name, n := range usage {
+		if sum == nil {
+			sum = make(map[string]int64)
+		}
+		sum[name] += n
+	}
+	r.Usage = sum
 }

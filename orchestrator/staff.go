@@ -297,8 +297,8 @@ func IdleText(idle []gpu.Device, group int) string {
 	return fmt.Sprintf("%s %s idle, since each worker takes %d", gpu.Enumerate(names), verb, group)
 }
 
-// settle decides which slots start, given how many there is work for.
-func (s *staff) settle(useful int) {
+// startSlots decides which slots start, given how many there is work for.
+func (s *staff) startSlots(useful int) {
 	if len(s.idle) > 0 {
 		used := len(s.slotDevices())
 		s.plan.note(fmt.Sprintf("using %d of %d GPUs: %s", used, used+len(s.idle), IdleText(s.idle, s.config.Devices.GPUsPerWorker)))

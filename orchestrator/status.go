@@ -7,11 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/owned"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
@@ -31,7 +29,7 @@ type Status struct {
 	// Holder is the process that runs it; that of a finished job retries it.
 	Holder string `json:"holder,omitempty"`
 	Folder string `json:"folder"`
-	// Report is that of the finished job or, for an unfinished one, what is committed
+	// Report is the report of a finished job or, for an unfinished one, what is committed
 	// so far.
 	Report Report `json:"report"`
 	// First is the number of the job's first record, Ranges what is committed of an
@@ -47,18 +45,16 @@ func Inspect(output, workDir string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	m, err := readManifest(f.join(manifestFile))
+	m, err := f.Manifest()
 	if err != nil {
 		return Status{}, fault.FolderDamaged.Wrap(err)
 	}
-	if err := f.checkOwner(output); err != nil {
+	if err := f.CheckOwner(output); err != nil {
 		return Status{}, err
 	}
-	s := Status{Folder: f.path, First: m.Spec.Input.Offset}
-	held, holder := lockHeld(f.join("lock"))
-	if held {
-		s.Holder = holder.String()
-	}
+	s := Status{Folder: f.Path, First: m.Spec.Input.Offset}
+	s.Holder = f.Holder()
+	held := s.Holder != ""
 	s.Report, s.Ranges, err = committed(f, m)
 	switch {
 	case !errors.Is(err, os.ErrNotExist): // a finished job has no journal, also while it is retried
@@ -67,35 +63,36 @@ func Inspect(output, workDir string) (Status, error) {
 		}
 	default:
 		s.State = Done
-		if s.Report, err = readReport(f.join(reportFile)); held && errors.Is(err, os.ErrNotExist) { // it has just begun
+		if s.Report, err = ReadReport(f.Report()); held && errors.Is(err, os.ErrNotExist) { // it has just begun
 			s.State, err = Running, nil
 		}
 		for i := range s.Report.Arrays {
 			path := &s.Report.Arrays[i].Path
-			*path, _ = m.movedWith(output, *path)
+			*path, _ = m.MovedWith(output, *path)
 		}
-		if now, with := m.movedWith(output, m.Spec.Output.Errors); m.Spec.Output.Errors != "" && with && !m.writes(output) {
+		if now, with := m.MovedWith(output, m.Spec.Output.Errors); m.Spec.Output.Errors != "" && with && !m.Writes(output) {
 			s.Report.Errors = now
 		}
 	}
-	s.Report.Output, s.Report.Folder = output, f.path // as seen from here
+	s.Report.Output, s.Report.Folder = output, f.Path // as seen from here
 	return s, err
 }
 
 // findJob returns the folder of the job that writes, or wrote, this output.
-func findJob(output, workDir string) (*folder, error) {
+func findJob(output, workDir string) (*folder.Folder, error) {
 	path, err := spec.Job(output, workDir)
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{path: path}
-	if _, err := os.Stat(f.join(manifestFile)); err != nil {
-		return nil, fault.NoJob.New("no job found for %s: %s does not exist", output, f.join(manifestFile))
+	f := folder.At(path)
+	if _, err := os.Stat(f.Join("job.json")); err != nil {
+		return nil, fault.NoJob.New("no job found for %s: %s does not exist", output, f.Join("job.json"))
 	}
 	return f, nil
 }
 
-func readReport(path string) (Report, error) {
+// ReadReport reads the report of a job from its folder.
+func ReadReport(path string) (Report, error) {
 	var r Report
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -108,45 +105,25 @@ func readReport(path string) (Report, error) {
 }
 
 // committed returns what an unfinished job has in its journal.
-func committed(f *folder, m *manifest) (Report, []Range, error) {
+func committed(f *folder.Folder, m *folder.Manifest) (Report, []Range, error) {
 	r := Report{
 		Input: m.Input.Path, Output: m.Spec.Output.Path, Errors: m.Spec.Output.Errors, Kernel: m.Spec.Kernel.Name,
-		Started: m.Created, Folder: f.path, Blank: m.Cut.Blank,
+		Started: m.Created, Folder: f.Path, Blank: m.Cut.Blank,
 	}
-	state, err := f.readState()
+	state, err := f.State()
 	if err != nil {
 		return r, nil, err
 	}
 	tally := tallyOf(state)
 	r.In = max(m.Cut.Records, tally.Records)
 	r.Uncounted = m.Cut.ChunkRecords > 0 && !state.Complete
-	if last, err := readReport(f.join(reportFile)); err == nil {
+	if last, err := ReadReport(f.Report()); err == nil {
 		r.Stop, r.Workers, r.Resume = last.Stop, last.Workers, last.Resume
 	}
-	r.Answers = loggedAnswers(f, state)
+	r.Answers = f.Answers(state)
 	r.close(time.Now(), tally)
 	r.Rate, r.Computed = 0, 0 // how long it computed is unknown
 	return r, finishedRanges(state), nil
-}
-
-// lockHeld reports whether a folder's lock is held, and by which process.
-func lockHeld(path string) (bool, lockHolder) {
-	file, err := owned.Open(path, os.O_RDWR, 0)
-	if err != nil {
-		return false, lockHolder{}
-	}
-	defer file.Close()
-	holder := readHolder(file)
-	if unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
-		return true, holder
-	}
-	if holder.isDead(file) {
-		return false, holder
-	}
-	// The holder is on another host. Only waiting could tell whether it is alive; for
-	// display, a guess is enough.
-	info, err := file.Stat()
-	return err == nil && time.Since(info.ModTime()).Abs() < staleAfter, holder
 }
 
 // Range is a run of finished records in input order.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
@@ -19,62 +20,51 @@ type Survey struct {
 	source.Survey
 	// First is the number of the job's first record.
 	First int64
-	// Print is everything that the output depends on; see ComparePrints.
+	// Print is everything that the output depends on; see Join.
 	Print json.RawMessage
-	// Output and Errors are absolute paths; Format is that of the output, Parts whether it is
+	// Output and Errors are absolute paths; Format is the format of the output, Parts whether it is
 	// a folder of parts.
 	Output, Errors, Format string
 	Parts                  bool
 }
 
-// Index is where the ranges of an input are.
-type Index = source.Index
-
 // MakeSurvey checks that a job can be divided into this number of ranges, of equal size
 // by ceiling division, and finds them. It reads all of the input.
-func MakeSurvey(ctx context.Context, config Config, ranges int) (Survey, error) {
-	s, o, err := describeJob(config)
+func MakeSurvey(ctx context.Context, config Config, ranges int) (s Survey, err error) {
+	id, o, err := identifyJob(config)
 	if err != nil {
 		return s, err
 	}
 	if err := o.CheckOutputs(); err != nil {
 		return s, err
 	}
-	s.First = o.Input.Offset
+	s = Survey{First: o.Input.Offset, Output: id.Spec.Output.Path, Errors: id.Spec.Output.Errors, Format: o.Results.Format.Name, Parts: o.Results.PartBytes > 0}
+	if s.Print, err = json.Marshal(id); err != nil {
+		return s, err
+	}
 	s.Survey, err = o.inputs.Survey(ctx, source.Surveying{
 		Limits: o.limits(), Ranges: ranges, Cores: o.cores(), Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
 	})
 	return s, err
 }
 
-// DescribeJob is MakeSurvey without reading the input: it leaves out what only that shows.
-func DescribeJob(config Config) (Survey, error) {
-	s, _, err := describeJob(config)
-	return s, err
-}
-
-func describeJob(config Config) (Survey, *order, error) {
+// identifyJob returns what the output of a job depends on that machines share.
+func identifyJob(config Config) (id folder.Identity, o *order, err error) {
 	if config.Output.Path == "" {
-		return Survey{}, nil, fault.NoOutput.New("no output: name a file").Set("out.jsonl")
+		return id, nil, fault.NoOutput.New("no output: name a file").Set("out.jsonl")
 	}
-	o, err := config.open()
-	if err != nil {
-		return Survey{}, nil, err
+	if o, err = config.open(); err != nil {
+		return id, nil, err
 	}
 	if o.inputs.Streams() {
-		return Survey{}, nil, fault.NotForShards.New("only files can be divided among machines: a stream can be read only once")
+		return id, nil, fault.NotForShards.New("only files can be divided among machines: a stream can be read only once")
 	}
 	if err := cmp.Or(o.CheckDivisible(), o.inputs.Check(), o.CheckFolders()); err != nil {
-		return Survey{}, nil, err
+		return id, nil, err
 	}
-	id, err := identify(o, kernelFile(o.Kernel.Name, o.Dir))
-	if err != nil {
-		return Survey{}, nil, err
-	}
+	id, err = folder.Identify(o.Spec, o.inputs, kernelFile(o.Kernel.Name, o.Dir))
 	id.Input.Files = source.WithoutChangeTimes(id.Input.Files) // hosts may see different ones
-	s := Survey{Output: id.Spec.Output.Path, Errors: id.Spec.Output.Errors, Format: o.Results.Format.Name, Parts: o.Results.PartBytes > 0}
-	s.Print, err = json.Marshal(id)
-	return s, o, err
+	return id, o, err
 }
 
 // CheckKernel asks the kernel for its requirements, as MakePlan does, and compares the settings
@@ -86,7 +76,7 @@ func CheckKernel(ctx context.Context, config Config) error {
 		return err
 	}
 	o.preview = true
-	p, err := newPrepared(o, newEarlier(), func(string) {})
+	p, err := newPrepared(o, folder.NewEarlier(), func(string) {})
 	defer p.close()
 	if err != nil {
 		return err
@@ -102,7 +92,7 @@ func CheckKernel(ctx context.Context, config Config) error {
 	return p.members.check(ctx)
 }
 
-// kernelFile returns the kernel's file if its name is that of one.
+// kernelFile returns the kernel's file if the kernel is named by one.
 func kernelFile(path, dir string) []string {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
@@ -113,21 +103,27 @@ func kernelFile(path, dir string) []string {
 	return []string{path}
 }
 
-// ComparePrints returns how a job differs from the one whose Print was taken first, except
-// for accepted changes: kernel, config.
-func ComparePrints(first, now json.RawMessage, accepted []string) ([]string, error) {
-	var was, is identity
-	if err := json.Unmarshal(first, &was); err != nil {
-		return nil, err
+// Join returns the settings with which a machine takes part in the job whose Print this is. Those
+// that shape results are the job's, unless they are set in config or given: differs says how such
+// a setting contradicts the job. All other settings are the machine's own. config may accept
+// changes of the kernel and its configuration.
+func Join(config Config, print json.RawMessage, given func(setting string) bool) (joined Config, differs []string, err error) {
+	var was folder.Identity
+	if err := json.Unmarshal(print, &was); err != nil {
+		return config, nil, fault.RunDamaged.New("what the job depends on is damaged: %w", err)
 	}
-	if err := json.Unmarshal(now, &is); err != nil {
-		return nil, err
+	if !given("input") {
+		config.Input.Path, config.Input.Paths = was.Spec.Input.Path, was.Spec.Input.Paths
 	}
-	var texts []string
-	for _, c := range is.changes(was) {
-		if !slices.Contains(accepted, c.What) {
-			texts = append(texts, c.Text)
+	config.restore(was.Spec, given)
+	now, _, err := identifyJob(config)
+	if err != nil {
+		return config, nil, err
+	}
+	for _, c := range now.Changes(was) {
+		if !slices.Contains(config.Resume.AcceptChanges, c.What) {
+			differs = append(differs, c.Text)
 		}
 	}
-	return texts, nil
+	return config, differs, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/shards"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -47,7 +49,7 @@ func TestRangesAreTheWhole(t *testing.T) {
 		},
 		"by bytes":   func(_ jobDir, c *orchestrator.Config) { c.Input.Split = input.SplitBytes },
 		"some of it": func(_ jobDir, c *orchestrator.Config) { c.Input.Offset, c.Input.Limit = 11, 133 },
-		"compressed": compressedInput.change,
+		"compressed": derive("a compressed file").change,
 		"several": func(d jobDir, c *orchestrator.Config) {
 			severalFiles.change(d, c)
 			c.Input.Offset, c.Input.Limit = 11, 133
@@ -107,10 +109,60 @@ func TestSurveyRefusesStreams(t *testing.T) {
 	wantFault(t, err, fault.Usage, "work-dir")
 }
 
+// TestJoinLoadsTheJob: a machine that names only the output gets everything that shapes results
+// from the survey, and keeps its own devices and limits. What it names must not contradict the
+// survey.
+func TestJoinLoadsTheJob(t *testing.T) {
+	d := newJobDir(t, numbered(3))
+	c := d.config("test-work")
+	c.Kernel.Config, c.Kernel.NaN, c.Output.Keep, c.Input.Reprocess = []byte(`{"Milliseconds":6}`), orchestrator.NaNError, []string{"id"}, true
+	s, err := orchestrator.MakeSurvey(context.Background(), c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := orchestrator.Config{
+		Output: orchestrator.Output{Path: c.Output.Path}, Devices: orchestrator.Devices{GPUs: "cpu:3"}, Resume: orchestrator.Resume{MaxTime: time.Hour},
+		Program: c.Program,
+	}
+	join := func(config orchestrator.Config, given ...string) (orchestrator.Config, string) {
+		t.Helper()
+		joined, differs, err := orchestrator.Join(config, s.Print, func(setting string) bool { return slices.Contains(given, setting) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return joined, strings.Join(differs, "; ")
+	}
+	joined, differs := join(own)
+	if differs != "" || joined.Kernel.Name != c.Kernel.Name || string(joined.Kernel.Config) != string(c.Kernel.Config) || joined.Kernel.NaN != c.Kernel.NaN ||
+		!slices.Equal(joined.Output.Keep, c.Output.Keep) || !joined.Input.Reprocess || joined.Input.Path != c.Input.Path {
+		t.Errorf("joined with %+v (%s)", joined, differs)
+	}
+	if joined.Devices.GPUs != "cpu:3" || joined.Resume.MaxTime != time.Hour {
+		t.Errorf("the machine's own settings are %+v, %+v", joined.Devices, joined.Resume)
+	}
+	for want, change := range map[string]func(c *orchestrator.Config) (given string){
+		"the members to keep was":                func(c *orchestrator.Config) string { c.Output.Keep = []string{"text"}; return "keep" },
+		"the reprocess was true and is now":      func(*orchestrator.Config) string { return "reprocess" }, // --reprocess=false
+		"the kernel was test-work":               func(c *orchestrator.Config) string { c.Kernel.Name = "echo"; return "kernel" },
+		"the kernel's configuration was":         func(c *orchestrator.Config) string { c.Kernel.Config = []byte(`{}`); return "kernel-config" },
+		"the value for NaN was error and is now": func(c *orchestrator.Config) string { c.Kernel.NaN = orchestrator.NaNNull; return "nan" },
+	} {
+		machine := own
+		given := change(&machine)
+		if _, differs := join(machine, given); !strings.Contains(differs, want) {
+			t.Errorf("%q does not contain %q", differs, want)
+		}
+		machine.Resume.AcceptChanges = []string{"config"}
+		if _, differs := join(machine, given); (differs == "") != strings.Contains(want, "configuration") {
+			t.Errorf("accepted: %q", differs)
+		}
+	}
+}
+
 // TestAdopt: another job continues from what an interrupted one has committed, also if that
 // is damaged, and leaves its files alone.
 func TestAdopt(t *testing.T) {
-	v := []*variant{variants[0], severalFiles, compressed}
+	v := []*variant{derive(), derive("several files", "parts"), derive("compressed")}
 	for i, damage := range []func(t *testing.T, folder string){
 		func(*testing.T, string) {},
 		func(t *testing.T, folder string) { // a finished segment
@@ -151,8 +203,8 @@ func TestAdopt(t *testing.T) {
 			folder := filepath.Clean(first.Output.Path) + ".gpurun"
 			damage(t, folder)
 			before := tree(folder)
-			committed, _ := orchestrator.Committed(first.Output.Path)
-			if err := orchestrator.Adopt(first.Output.Path, c); err != nil || committed == 0 {
+			committed, _ := shards.Committed(first.Output.Path)
+			if err := shards.Adopt(first.Output.Path, c); err != nil || committed == 0 {
 				t.Fatalf("%d committed: %v", committed, err)
 			}
 			c.Kernel.Config = []byte(`{"Milliseconds":6}`)
@@ -179,7 +231,7 @@ func TestAdoptFinished(t *testing.T) {
 	mustRun(t, d, c)
 	next := c
 	next.Output.Path, next.Output.Errors = d.join("next.jsonl"), d.join("next.err")
-	if err := orchestrator.Adopt(c.Output.Path, next); err != nil {
+	if err := shards.Adopt(c.Output.Path, next); err != nil {
 		t.Fatal(err)
 	}
 	if report := mustRun(t, d, next); report.Resumed != report.In {
@@ -192,7 +244,7 @@ func TestAdoptFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.Output.Path, next.Output.Errors = d.join("third.jsonl"), d.join("third.err")
-	if err := orchestrator.Adopt(c.Output.Path, next); err == nil {
+	if err := shards.Adopt(c.Output.Path, next); err == nil {
 		t.Error("a changed output was adopted")
 	}
 	if _, err := os.Stat(next.Output.Path); err == nil {

@@ -139,7 +139,7 @@ func (s *sources) fixLayout(proposed columns.Layout) (columns.Layout, *fault.Err
 	}
 	m := s.job
 	m.Layout = &proposed
-	if err := s.folder.save(m); err != nil {
+	if err := s.folder.Save(m); err != nil {
 		return proposed, fault.As(fault.JobFiles.Wrap(err))
 	}
 	s.job = m

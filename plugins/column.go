@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
-	"github.com/gpurun/gpurun/internal/rawnum"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
+	"github.com/gpurun/gpurun/plugins/protocol"
 )
 
 // Column is a new member for every record of a batch, as typed values: an array of Width
@@ -20,7 +20,7 @@ type Column struct {
 	values values
 }
 
-// values are those of all records, one after another.
+// values holds the values of all records, one after another.
 type values interface {
 	kind() string
 	count() int
@@ -29,7 +29,7 @@ type values interface {
 	appendArray(dst []byte, from, to int) []byte
 	// raw returns values as they are in memory, little-endian; nil for texts.
 	raw(from, to int) []byte
-	pack(c *carrier) *kernelpb.Block
+	pack(c *protocol.Carrier) *kernelpb.Block
 }
 
 // series are values of one type.
@@ -57,19 +57,19 @@ func (s series[T]) appendArray(dst []byte, from, to int) []byte {
 }
 
 // numbers are series with a binary form.
-type numbers[T rawnum.Number] struct{ series[T] }
+type numbers[T rawNumber] struct{ series[T] }
 
-func (n numbers[T]) raw(from, to int) []byte { return rawnum.Bytes(n.list[from:to]) }
+func (n numbers[T]) raw(from, to int) []byte { return rawBytes(n.list[from:to]) }
 
-func (n numbers[T]) pack(c *carrier) *kernelpb.Block {
-	return packBlock(c, [][]byte{rawnum.Bytes(n.list)})
+func (n numbers[T]) pack(c *protocol.Carrier) *kernelpb.Block {
+	return protocol.Pack(c, [][]byte{rawBytes(n.list)})
 }
 
 type texts[T string | []byte] struct{ series[T] }
 
 func (t texts[T]) raw(int, int) []byte { return nil }
 
-func (t texts[T]) pack(c *carrier) *kernelpb.Block { return packBlock(c, t.list) }
+func (t texts[T]) pack(c *protocol.Carrier) *kernelpb.Block { return protocol.Pack(c, t.list) }
 
 // float32s are numbers whose arrays are written faster than one by one.
 type float32s struct{ numbers[float32] }
@@ -116,7 +116,7 @@ func boolArrays(name string, width int, values []bool) Column {
 // Strings returns a column of strings, one per record. Invalid UTF-8 becomes the
 // replacement character.
 func Strings(name string, values []string) Column {
-	return Column{Name: name, values: texts[string]{series[string]{KindString, values, jsonline.AppendString}}}
+	return Column{Name: name, values: texts[string]{series[string]{KindString, values, jsonline.AppendString[string]}}}
 }
 
 // JSON returns a column of encoded JSON values, one per record. The worker validates them.
@@ -141,11 +141,11 @@ func Numbers(name, kind string, width int, data []byte) (Column, error) {
 	return Column{}, fmt.Errorf("this version does not know its type %q", kind)
 }
 
-func decodeNumbers[T rawnum.Number](column func(string, int, []T) Column, name string, width int, data []byte) (Column, error) {
-	if len(data)%rawnum.Size[T]() != 0 {
+func decodeNumbers[T rawNumber](column func(string, int, []T) Column, name string, width int, data []byte) (Column, error) {
+	if len(data)%rawSize[T]() != 0 {
 		return Column{}, fmt.Errorf("%d bytes are not a whole number of values", len(data))
 	}
-	return column(name, width, rawnum.Get[T](data)), nil
+	return column(name, width, fromRaw[T](data)), nil
 }
 
 // Shaped returns the column with values of several dimensions: Shaped(16, 128) for 16 rows of

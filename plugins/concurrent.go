@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 // Concurrent is implemented by kernels that compute records independently of each other,
@@ -121,27 +122,6 @@ func TryLater(wait time.Duration, format string, args ...any) Answer {
 // MaxConcurrency is the largest Info.Concurrency.
 const MaxConcurrency = 1 << 16
 
-// checkConcurrency rejects a description that contradicts itself. is: the kernel
-// implements Concurrent.
-func checkConcurrency(info Info, is bool) error {
-	refuse := func(what string) error {
-		return fault.KernelConfig.New("the kernel declares a concurrency of %d, which does not combine with %s", info.Concurrency, what)
-	}
-	switch {
-	case info.Concurrency == 0:
-		return nil
-	case info.Concurrency < 0 || info.Concurrency > MaxConcurrency:
-		return fault.KernelConfig.New("the kernel declares a concurrency of %d; it must be between 1 and %d", info.Concurrency, MaxConcurrency)
-	case !is:
-		return fault.KernelConfig.New("the kernel declares a concurrency of %d, but does not implement plugins.Concurrent", info.Concurrency)
-	case info.InFlight > 0:
-		return refuse("batches in flight (Info.InFlight)")
-	case info.GroupBy != "":
-		return refuse("grouping records (Info.GroupBy)")
-	}
-	return nil
-}
-
 // Record is one record of a batch.
 type Record struct {
 	batch Batch
@@ -172,16 +152,11 @@ func (r Record) FetchedNames() []string { return r.batch.FetchedNames() }
 // Size returns the bytes of the line and of the files.
 func (r Record) Size() int {
 	size := len(r.Bytes())
-	for _, file := range r.files() {
+	for _, name := range r.FetchedNames() {
+		file, _ := r.Fetched(name)
 		size += len(file)
 	}
 	return size
-}
-
-// files returns the record's files, one for each of FetchedNames.
-func (r Record) files() [][]byte {
-	n := len(r.batch.fetched)
-	return r.batch.files[r.i*n : (r.i+1)*n]
 }
 
 // NewMember is a member to set in a record; Value is its JSON.
@@ -205,7 +180,7 @@ func (r Record) With(members ...NewMember) ([]byte, error) {
 }
 
 // checked returns the answer as the contract allows it.
-func (a Answer) checked(onCPU bool) Answer {
+func (a Answer) Checked(onCPU bool) Answer {
 	switch a.Verdict {
 	case Unchanged, Dropped, Retry, Later:
 	case Lines:
@@ -214,7 +189,7 @@ func (a Answer) checked(onCPU bool) Answer {
 		}
 	case Failed:
 		if a.Err != nil {
-			a.Err = classify(fault.Batch, a.Err, onCPU)
+			a.Err = symptom.Classify(fault.Batch, a.Err, onCPU)
 		}
 	default:
 		return FailedBy(fault.KernelContract.New("kernel answered a record with %s", a.Verdict))
@@ -274,7 +249,7 @@ func ProcessEach(ctx context.Context, k Concurrent, n int, batch Batch, results 
 	for i := range answers {
 		places <- struct{}{}
 		group.Go(func() {
-			answers[i] = k.Answer(ctx, batch.At(i)).checked(false)
+			answers[i] = k.Answer(ctx, batch.At(i)).Checked(false)
 			<-places
 		})
 	}

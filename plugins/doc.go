@@ -1,7 +1,7 @@
 // Package plugins defines the interface between gpurun and the kernels that compute
-// records: the [Kernel] contract, the library that serves an author's kernel as a
-// process, and the proxy that a worker uses to call it. It is the only package that
-// imports go-plugin.
+// records: the [Kernel] contract, and the library that serves an author's kernel as a
+// process. Package plugins/process starts such a process and calls the kernel in it, as a
+// worker does; both ends share package plugins/protocol.
 //
 // # Writing a kernel
 //
@@ -56,7 +56,7 @@
 //
 // Wrap an error with [OutOfMemory] or [DeviceLost] if that is its cause: gpurun then
 // makes the batch smaller, or moves the records to another device. gpurun recognizes the
-// messages of CUDA and the common frameworks by itself (see [Diagnose]), so a PyTorch
+// messages of CUDA and the common frameworks by itself (see package plugins/symptom), so a PyTorch
 // "CUDA out of memory" traceback needs no wrapping. After an error that destroys the
 // process's CUDA context, such as "an illegal memory access was encountered", gpurun
 // restarts the process.
@@ -72,7 +72,7 @@
 //
 //	worker ── Start ──► kernel process
 //	  │                    Serve(kernel)
-//	  └─ proxy (a Kernel) ──gRPC over a private unix socket──► your Kernel
+//	  └─ process.Process (a Kernel) ──gRPC over a private unix socket──► your Kernel
 //
 // The kernel's standard output and standard error go to the worker's log, and their last
 // lines into the error if the process dies. The process ignores SIGINT, SIGTERM and

@@ -5,8 +5,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // upper is a complete kernel: it converts every record to uppercase.
@@ -22,7 +26,7 @@ func (upper) Process(_ context.Context, batch plugins.Batch, results *plugins.Re
 // The main function of a kernel program is one line: plugins.Serve(upper{}). This example
 // sends a batch through the same protocol within one process.
 func Example() {
-	kernel, end := plugins.Loopback(upper{})
+	kernel, end := process.Loopback(upper{})
 	defer end()
 	ctx := context.Background()
 	if err := kernel.Open(ctx, plugins.Device{Name: "CPU 0"}, nil); err != nil {
@@ -47,7 +51,16 @@ func Example() {
 // upperMain is the main function of a kernel program.
 func upperMain() { plugins.Serve(upper{}) }
 
-func init() { plugins.AddProgram("upper", upperMain) }
+// exampleVariable turns the test binary into the program.
+const exampleVariable = "GPURUN_EXAMPLE_KERNEL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(exampleVariable) != "" {
+		upperMain()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // The main function of a kernel program is plugins.Serve(upper{}). A worker starts the
 // program, opens the kernel once, and sends it batch after batch. Here the test binary is
@@ -59,7 +72,7 @@ func ExampleServe() {
 		fmt.Println(err)
 		return
 	}
-	kernel, err := plugins.Start(ctx, plugins.Command{Path: program, Env: append(os.Environ(), plugins.KernelVariable+"=upper")})
+	kernel, err := process.Start(ctx, process.Command{Path: program, Env: append(os.Environ(), exampleVariable+"=1")})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gpurun/gpurun/plugins/kernelpb"
+	"github.com/gpurun/gpurun/plugins/protocol"
 )
 
 // Fetched returns the file that was fetched for record i under the given name, and whether
@@ -32,25 +33,11 @@ func (b Batch) WithFetched(names []string, files [][]byte) Batch {
 	return b
 }
 
-// packFetched describes the files of n records, of which file returns one. It does not copy
-// files that are already in the arena.
-func packFetched(c *carrier, names []string, n int, file func(i, k int) []byte) []*kernelpb.Fetched {
-	list := make([]*kernelpb.Fetched, len(names))
-	files := make([][]byte, n)
-	for k, name := range names {
-		for i := range files {
-			files[i] = file(i, k)
-		}
-		list[k] = &kernelpb.Fetched{Name: valid(name), Files: packShared(c, files)}
-	}
-	return list
-}
-
 // withFetched adds the files of a message, without copying them.
-func (b Batch) withFetched(list []*kernelpb.Fetched, a *arena) (Batch, error) {
+func (b Batch) withFetched(list []*kernelpb.Fetched, a *protocol.Arena) (Batch, error) {
 	names, all := make([]string, len(list)), make([][]byte, len(list)*len(b.records))
 	for k, message := range list {
-		files, err := unpackInPlace(message.GetFiles(), a)
+		files, err := protocol.UnpackInPlace(message.GetFiles(), a)
 		if err != nil {
 			return b, err
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 // A kernel that fails a batch may isolate the bad records itself, if it can compute the
@@ -26,7 +27,7 @@ func (b Batch) WithIsolation(limit time.Duration) Batch {
 // Raise fails record i with the error that the kernel returns for a batch of this record
 // alone. An error that is not the record's fault, such as a lack of memory, fails the batch.
 func (r *Results) Raise(i int, err error) {
-	failure := fault.As(classify(fault.Batch, err, r.onCPU))
+	failure := fault.As(symptom.Classify(fault.Batch, err, r.onCPU))
 	if failure.Kind != fault.Batch {
 		r.Attempt(failure)
 		return
@@ -40,7 +41,7 @@ func (r *Results) Raise(i int, err error) {
 // Attempt reports that the batch or a part of it failed with err before the kernel isolated
 // the bad records. An error that is not the fault of records fails the batch.
 func (r *Results) Attempt(err error) {
-	if failure := fault.As(classify(fault.Batch, err, r.onCPU)); failure.Kind != fault.Batch && r.misuse == nil {
+	if failure := fault.As(symptom.Classify(fault.Batch, err, r.onCPU)); failure.Kind != fault.Batch && r.misuse == nil {
 		r.misuse = failure
 	}
 }

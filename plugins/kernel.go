@@ -44,7 +44,7 @@ type Kernel interface {
 	// A column with another number of values than the batch has records stops the job. An
 	// error fails the whole batch and discards all of its verdicts; a kernel may instead
 	// isolate the records that cause it, see [Batch.Isolation]. gpurun tries to classify an
-	// error by its text if the kernel has not done so: see [Diagnose]. When ctx is done, the
+	// error by its text if the kernel has not done so: see package plugins/symptom. When ctx is done, the
 	// caller no longer waits for the results.
 	Process(ctx context.Context, batch Batch, results *Results) error
 
@@ -58,9 +58,6 @@ type Info = kernel.Info
 
 // Device is where a kernel runs; see [kernel.Device].
 type Device = kernel.Device
-
-// maxInputs is the most that one scan can look for, less what the worker itself needs.
-const maxInputs = 60
 
 // Config is the JSON value that the user passed with --kernel-config; empty if none.
 type Config []byte
@@ -152,6 +149,9 @@ func NewBatch(records [][]byte) Batch { return Batch{records: records} }
 
 // Len returns the number of records, at least 1.
 func (b Batch) Len() int { return len(b.records) }
+
+// Records returns all records; see [Batch.Record].
+func (b Batch) Records() [][]byte { return b.records }
 
 // Record returns record i. The kernel must not modify it, nor use it after the results
 // are complete. Its memory is read-only: a kernel process that writes to it crashes.

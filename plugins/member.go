@@ -72,13 +72,9 @@ func (b Batch) withSpans(names []string, spans []uint32) (Batch, error) {
 	return b, nil
 }
 
-// spansOf returns the spans of a batch, if they are for the members that the kernel
-// reads.
-func (l *link) spansOf(batch Batch) []uint32 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !slices.Equal(batch.inputs, l.inputs) {
-		return nil
-	}
-	return batch.spans
+// Located returns the members of the record that the worker has located, and where they are:
+// see [Batch.WithInputs]. It is for callers of a kernel.
+func (r Record) Located() (names []string, spans []uint32) {
+	n := 2 * len(r.batch.inputs)
+	return r.batch.inputs, r.batch.spans[r.i*n : (r.i+1)*n]
 }

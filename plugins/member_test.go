@@ -1,13 +1,10 @@
 package plugins
 
 import (
-	"context"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -71,59 +68,6 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// reading answers with what it knows about its inputs.
-type reading struct {
-	Base
-	inputs []string
-	known  chan bool // whether the worker located the members of a batch
-}
-
-func (k reading) Describe(context.Context, Config) (Info, error) { return Info{Inputs: k.inputs}, nil }
-
-func (k reading) Process(_ context.Context, batch Batch, results *Results) error {
-	k.known <- batch.spans != nil
-	for i := range batch.Len() {
-		text, err := batch.Text(nil, i, "text")
-		if err != nil {
-			results.Fail(i, err.Error())
-			continue
-		}
-		results.Line(i, text)
-	}
-	return nil
-}
-
-func TestMembersOverTheWire(t *testing.T) {
-	var list [][]byte
-	for _, test := range memberTests {
-		list = append(list, []byte(test.record))
-	}
-	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
-		k := reading{inputs: []string{"id", "text"}, known: make(chan bool, 1)}
-		proxy := connect(t, k)
-		for how, batch := range map[string]Batch{
-			"found": withInputs(t, NewBatch(list), "id", "text"), "others found": withInputs(t, NewBatch(list), "text"), "bare": NewBatch(list),
-		} {
-			results, err := Call(t.Context(), proxy, batch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if known := <-k.known; known != (how == "found") {
-				t.Errorf("%s: the members are known: %v", how, known)
-			}
-			for i, test := range memberTests {
-				if test.name != "text" {
-					continue
-				}
-				got := results.At(i)
-				if got.Message != test.says || test.says == "" && string(slices.Concat(got.Lines...)) != test.text {
-					t.Errorf("%s in %s: %+v", how, test.record, got)
-				}
-			}
-		}
-	})
-}
-
 // Invalid spans are rejected before they are used.
 func TestHostileSpans(t *testing.T) {
 	names := []string{"a", "b"}
@@ -158,29 +102,4 @@ func TestHostileSpans(t *testing.T) {
 		}
 	}()
 	batch.WithInputs(names, good[:2])
-}
-
-// A request with such spans ends the stream with the reason.
-func TestHostileSpansOverTheWire(t *testing.T) {
-	planes(t, func(t *testing.T, connect func(*testing.T, Kernel) *client) {
-		proxy := connect(t, reading{inputs: []string{"text"}, known: make(chan bool, 1)})
-		batch := NewBatch([][]byte{[]byte(`{}`)})
-		batch.inputs, batch.spans = []string{"text"}, []uint32{1, 100}
-		_, err := Call(t.Context(), proxy, batch)
-		if fault.KindOf(err) != fault.Crash || !strings.Contains(err.Error(), "an input ends past its record") {
-			t.Errorf("error: %v", err)
-		}
-	})
-}
-
-// Too many inputs are rejected when the job is planned.
-func TestTooManyInputs(t *testing.T) {
-	for n, want := range map[int]fault.Kind{maxInputs: fault.Unknown, maxInputs + 1: fault.Incompatible, 1000: fault.Incompatible} {
-		proxy, end := Loopback(reading{inputs: make([]string, n)})
-		_, err := proxy.Describe(t.Context(), nil)
-		if fault.KindOf(err) != want || (err == nil) != (want == fault.Unknown) {
-			t.Errorf("%d inputs: %v", n, err)
-		}
-		end()
-	}
 }

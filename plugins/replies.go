@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
+	"github.com/gpurun/gpurun/plugins/protocol"
 )
 
 // replies sends results back to the worker in the order of the batches.
@@ -20,7 +21,7 @@ type replies struct {
 // heldReply is the arena memory of a reply, kept until the worker has copied it.
 type heldReply struct {
 	sequence uint64
-	carrier  *carrier
+	carrier  *protocol.Carrier
 }
 
 // consumed frees the arena memory of the replies up to sequence.
@@ -28,7 +29,7 @@ func (o *replies) consumed(sequence uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.held) > 0 && o.held[0].sequence <= sequence {
-		o.held[0].carrier.free()
+		o.held[0].carrier.Free()
 		o.held = o.held[1:]
 	}
 }
@@ -50,11 +51,9 @@ func (o *replies) sendInOrder(stream kernelpb.Kernel_ProcessServer, open <-chan 
 
 func (o *replies) send(stream kernelpb.Kernel_ProcessServer, batch *started) error {
 	batch.reply.Report = o.reporter.next()
-	if len(batch.carrier.held) > 0 {
-		o.mu.Lock()
-		o.held = append(o.held, heldReply{batch.sequence, batch.carrier})
-		o.mu.Unlock()
-	}
+	o.mu.Lock()
+	o.held = append(o.held, heldReply{batch.sequence, batch.carrier})
+	o.mu.Unlock()
 	return stream.Send(batch.reply)
 }
 
@@ -63,12 +62,12 @@ func (b *started) pack() {
 	err := b.results.err
 	if err == nil {
 		b.reply = packReply(b.carrier, b.sequence, b.batch, b.results)
-		size := max(b.carrier.total, uint64(proto.Size(b.reply)))
-		if size <= maxMessage {
+		size := max(b.carrier.Total, uint64(proto.Size(b.reply)))
+		if size <= protocol.MaxMessage {
 			return
 		}
-		b.carrier.free()
-		err = fault.TooLarge.New("kernel returned %d bytes for one batch; the limit is %d", size, maxMessage)
+		b.carrier.Free()
+		err = fault.TooLarge.New("kernel returned %d bytes for one batch; the limit is %d", size, protocol.MaxMessage)
 	}
 	b.reply = &kernelpb.ProcessReply{Sequence: b.sequence, Failure: packFailure(err)}
 }

@@ -1,9 +1,6 @@
 package plugins
 
-import (
-	"encoding/json"
-	"sync"
-)
+import "sync"
 
 // Source is a code file that a kernel process has loaded, such as a script or a module.
 type Source struct {
@@ -116,19 +113,4 @@ func (r *reporter) heldMemory() FrameworkMemory {
 		return FrameworkMemory{}
 	}
 	return r.memory.Memory()
-}
-
-// note takes note of what the kernel process tells of itself with a reply.
-func (l *link) note(data []byte) {
-	var report Report
-	if len(data) == 0 || json.Unmarshal(data, &report) != nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sources = append(l.sources, report.Sources...)
-	l.warnings = append(l.warnings, report.Warnings...)
-	if report.Memory != nil {
-		l.memory = *report.Memory
-	}
 }

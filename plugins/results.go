@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 // Verdict is the outcome for one record. The numbers are part of the wire format.
@@ -76,9 +77,9 @@ type Results struct {
 	onCPU bool
 	// lone holds the slices for Line, so that each call need not allocate one.
 	lone [][]byte
-	// take, if set, copies everything out of the complete results: afterwards the kernel
+	// copyOut, if set, copies everything out of the complete results: afterwards the kernel
 	// may reuse their memory.
-	take func()
+	copyOut func()
 
 	once     sync.Once
 	deferred bool
@@ -225,19 +226,19 @@ func (r *Results) Defer() (finish func(error)) {
 func (r *Results) complete(err error) {
 	r.once.Do(func() {
 		if err == nil {
-			err = r.settle()
+			err = r.fillVerdicts()
 		}
-		r.err = classify(fault.Batch, err, r.onCPU)
-		if r.take != nil {
-			r.take()
+		r.err = symptom.Classify(fault.Batch, err, r.onCPU)
+		if r.copyOut != nil {
+			r.copyOut()
 		}
 		close(r.done)
 	})
 }
 
-// settle gives the records without a verdict the verdict Columns, if there are columns,
+// fillVerdicts gives the records without a verdict the verdict Columns, if there are columns,
 // and reports missing verdicts.
-func (r *Results) settle() error {
+func (r *Results) fillVerdicts() error {
 	if r.misuse != nil {
 		return r.misuse
 	}

@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,13 +12,15 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/plugins/kernelpb"
+	"github.com/gpurun/gpurun/plugins/protocol"
 )
 
 // Serve is the main function of a kernel program: it serves k to the worker that started
 // the process, and returns when the worker no longer needs it. If the program was not
 // started by gpurun, Serve prints a message and exits with status 2.
 func Serve(k Kernel) {
-	if os.Getenv(handshake.MagicCookieKey) != handshake.MagicCookieValue {
+	if os.Getenv(protocol.Handshake.MagicCookieKey) != protocol.Handshake.MagicCookieValue {
 		name := filepath.Base(os.Args[0])
 		fmt.Fprintf(os.Stderr, "%s is a gpurun kernel and does not run by itself; use:\n  gpurun run -k ./%s in.jsonl -o out.jsonl\n", name, name)
 		os.Exit(2)
@@ -25,10 +29,10 @@ func Serve(k Kernel) {
 	relaxGC()
 	rawStderr = os.Stderr
 	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig: handshake,
-		Plugins:         goplugin.PluginSet{pluginName: &grpcPlugin{kernel: k, arena: inheritArena()}},
+		HandshakeConfig: protocol.Handshake,
+		Plugins:         goplugin.PluginSet{protocol.PluginName: &served{kernel: k, arena: protocol.InheritArena()}},
 		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
-			return grpc.NewServer(append(options, serverOptions()...)...)
+			return grpc.NewServer(append(options, protocol.ServerOptions()...)...)
 		},
 		Logger: hclog.NewNullLogger(), // go-plugin would log its steps to stderr
 	})
@@ -57,4 +61,26 @@ func restoreStderr() {
 	if rawStderr != nil {
 		os.Stdout, os.Stderr = rawStderr, rawStderr
 	}
+}
+
+// served connects the kernel's end of the protocol to go-plugin.
+type served struct {
+	goplugin.NetRPCUnsupportedPlugin
+	kernel Kernel
+	arena  *protocol.Arena // may be nil
+}
+
+func (p *served) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	Register(s, p.kernel, p.arena)
+	return nil
+}
+
+func (p *served) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Register makes a gRPC server serve a kernel. It is for callers of a kernel in their own
+// process; the arena is nil if records and results are sent inline.
+func Register(s *grpc.Server, k Kernel, a *protocol.Arena) {
+	kernelpb.RegisterKernelServer(s, newServer(k, a))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
+	"github.com/gpurun/gpurun/plugins/protocol"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 // server is the kernel process's end of the connection: it calls the author's kernel
@@ -25,7 +27,7 @@ type server struct {
 	onCPU    bool // the device passed to Open is a CPU
 	inputs   []string
 
-	arena    *arena // nil if records and results are sent inline
+	arena    *protocol.Arena // nil if records and results are sent inline
 	reporter *reporter
 	long     bool // the last batch took longBatch or more
 }
@@ -33,7 +35,7 @@ type server struct {
 // longBatch is the duration from which a batch needs watchCalls.
 const longBatch = 100 * time.Millisecond
 
-func newServer(k Kernel, a *arena) *server {
+func newServer(k Kernel, a *protocol.Arena) *server {
 	return &server{kernel: k, inFlight: 1, arena: a, reporter: newReporter(k)}
 }
 
@@ -42,14 +44,14 @@ func (s *server) Describe(ctx context.Context, request *kernelpb.DescribeRequest
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	info, err := s.kernel.Describe(ctx, Config(request.GetConfig()))
-	_, is := s.kernel.(Concurrent)
-	if err == nil {
-		err = checkConcurrency(info, is)
+	_, answers := s.kernel.(Concurrent)
+	if err == nil && info.Concurrency > 0 && !answers {
+		err = fault.KernelConfig.New("the kernel declares a concurrency of %d, but does not implement plugins.Concurrent", info.Concurrency)
 	}
 	if err != nil {
 		return &kernelpb.DescribeReply{Failure: packFailure(err)}, nil
 	}
-	info = bounded(info)
+	info = info.Bounded()
 	s.inFlight, s.inputs = max(1, info.InFlight)+info.Ahead, info.Inputs
 	return &kernelpb.DescribeReply{Info: encode(info), Arena: s.arena != nil}, nil
 }
@@ -64,7 +66,7 @@ func (s *server) Open(ctx context.Context, request *kernelpb.OpenRequest) (*kern
 	}
 	s.onCPU = !device.GPU
 	err := s.kernel.Open(ctx, device, Config(request.GetConfig()))
-	return &kernelpb.OpenReply{Failure: packFailure(classify(fault.Incompatible, err, s.onCPU)), Report: s.reporter.next()}, nil
+	return &kernelpb.OpenReply{Failure: packFailure(symptom.Classify(fault.Incompatible, err, s.onCPU)), Report: s.reporter.next()}, nil
 }
 
 func (s *server) Close(context.Context, *kernelpb.CloseRequest) (*kernelpb.CloseReply, error) {
@@ -78,7 +80,7 @@ type started struct {
 	sequence uint64
 	batch    Batch
 	results  *Results
-	carrier  *carrier
+	carrier  *protocol.Carrier
 	reply    *kernelpb.ProcessReply // once the results are complete
 }
 
@@ -116,8 +118,8 @@ func (s *server) receive(stream kernelpb.Kernel_ProcessServer, inputs []string, 
 			return err
 		}
 		batch = batch.WithIsolation(time.Duration(request.GetIsolateMs()) * time.Millisecond)
-		next := &started{sequence: request.GetSequence(), batch: batch, results: NewResults(batch.Len()), carrier: &carrier{arena: s.arena, least: inlineBelow}}
-		next.results.take = next.pack
+		next := &started{sequence: request.GetSequence(), batch: batch, results: NewResults(batch.Len()), carrier: &protocol.Carrier{Arena: s.arena, Least: protocol.InlineBelow}}
+		next.results.copyOut = next.pack
 		// Wait until the kernel has room for another batch.
 		select {
 		case open <- next:
@@ -135,7 +137,7 @@ func (s *server) unpackBatch(request interface {
 	GetSpans() []uint32
 	GetFetched() []*kernelpb.Fetched
 }, inputs []string) (Batch, error) {
-	records, err := unpackInPlace(request.GetRecords(), s.arena)
+	records, err := protocol.UnpackInPlace(request.GetRecords(), s.arena)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -155,7 +157,7 @@ func (s *server) submit(ctx context.Context, b *started) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.explainFault()
 	if s.long {
-		watchCalls()
+		protocol.WatchCalls()
 	}
 	began := time.Now()
 	submit(ctx, s.kernel, b.batch, b.results)
@@ -168,7 +170,7 @@ func (s *server) explainFault() {
 	if p == nil {
 		return
 	}
-	if e, ok := p.(interface{ Addr() uintptr }); ok && s.arena.isTheirs(e.Addr()) {
+	if e, ok := p.(interface{ Addr() uintptr }); ok && s.arena.IsTheirs(e.Addr()) {
 		panic("the kernel wrote to a record, whose memory is read-only: copy a record before changing it")
 	}
 	panic(p)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gpurun/gpurun/plugins/kernelpb"
+	"github.com/gpurun/gpurun/plugins/protocol"
 )
 
 // Stream calls the kernel for each record, concurrently, and sends the answers as they
@@ -27,7 +28,7 @@ func (s *server) Stream(stream kernelpb.Kernel_StreamServer) error {
 	s.calls.Lock()
 	calls := &answerCalls{
 		server: s, kernel: kernel, inputs: s.inputs, onCPU: s.onCPU,
-		cancels: make(map[uint64]context.CancelFunc), wake: make(chan struct{}, 1), crew: newCrew(ctx),
+		cancels: make(map[uint64]context.CancelFunc), wake: make(chan struct{}, 1), crew: protocol.NewCrew(ctx),
 	}
 	s.calls.Unlock()
 	sent := make(chan error, 1)
@@ -45,7 +46,7 @@ type answerCalls struct {
 	inputs  []string
 	onCPU   bool
 	running sync.WaitGroup
-	crew    crew
+	crew    protocol.Crew
 	wake    chan struct{} // signals answers and the end
 
 	mu      sync.Mutex
@@ -85,11 +86,11 @@ func (a *answerCalls) start(ctx context.Context, number uint64, record Record) {
 	a.mu.Unlock()
 	a.running.Add(1)
 	started := time.Now()
-	a.crew.do(func() {
+	a.crew.Do(func() {
 		defer a.running.Done()
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer a.server.explainFault()
-		answer := a.kernel.Answer(ctx, record).checked(a.onCPU)
+		answer := a.kernel.Answer(ctx, record).Checked(a.onCPU)
 		cancel()
 		a.answer(number, answer, time.Since(started))
 	})

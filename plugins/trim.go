@@ -2,12 +2,7 @@ package plugins
 
 import (
 	"context"
-	"encoding/json"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins/kernelpb"
 )
 
@@ -30,21 +25,4 @@ func (s *server) Trim(ctx context.Context, _ *kernelpb.TrimRequest) (*kernelpb.T
 		reply.After = encode(s.reporter.heldMemory())
 	}
 	return reply, nil
-}
-
-// Trim asks the kernel to release cached memory, and returns what its framework held
-// before and after.
-func (c *client) Trim(ctx context.Context) (before, after FrameworkMemory, err error) {
-	reply, err := c.link.rpc.Trim(ctx, &kernelpb.TrimRequest{})
-	if status.Code(err) == codes.Unimplemented { // a kernel in another language
-		return before, after, nil
-	}
-	if err != nil {
-		return before, after, c.unary(ctx, err)
-	}
-	_, _ = json.Unmarshal(reply.GetBefore(), &before), json.Unmarshal(reply.GetAfter(), &after) // empty if unknown
-	c.link.mu.Lock()
-	c.link.memory = after
-	c.link.mu.Unlock()
-	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
 }

@@ -120,10 +120,10 @@ func TestBrowserRuns(t *testing.T) {
 	b.await("the shards", card+`.querySelectorAll(".cells i").length === 48`)
 	for what, expression := range map[string]string{
 		"the states":              card + `.querySelector(".cells").getAttribute("aria-label") === "48 shards: 40 done, 2 pending, 1 stopped, 3 running, 1 lost, 1 failed"`,
-		"a shard's machine":       card + `.querySelectorAll(".cells i")[40].title === "shard 40: running on node-00.cluster.example, 25.0 %"`,
+		"a shard's machine":       card + `.querySelectorAll(".cells i")[40].title === "shard 40: running on node-00.cluster.example, 25.0%"`,
 		"how far a shard is":      `getComputedStyle(` + card + `.querySelectorAll(".cells i")[40]).getPropertyValue("--part") === "25%"`,
 		"the failure":             card + `.querySelector(".hints").textContent.includes("shard 43 failed on node-with-a-very-long-name-17.rack-4.cluster.example: no module named 'torch'")`,
-		"what a machine computes": `[...` + card + `.querySelectorAll("tbody tr")].some((row) => row.textContent === "node-02.cluster.exampleshard 42 (1.0 %, a copy)871/s131")`,
+		"what a machine computes": `[...` + card + `.querySelectorAll("tbody tr")].some((row) => row.textContent === "node-02.cluster.exampleshard 42 (1.0%, a copy)871/s131")`,
 		"the rate and the rest":   card + `.querySelector(".progress-line").textContent.includes("42,359 of 48,000 records · 3 failed · 2,612/s · about 2 s left")`,
 		"the merged run":          `document.querySelectorAll(".run .pill")[1].textContent === "merged"`,
 		"few cells of many":       `document.querySelectorAll(".run")[2].querySelectorAll(".cells i").length <= 400`,

@@ -24,7 +24,7 @@ var dist embed.FS
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// types are those of the files that a browser may ask for; names do not reach a file system.
+// types has the media types of the files that a browser may ask for; names do not reach a file system.
 var types = map[string]string{
 	"": "text/html; charset=utf-8", "assets/app.js": "text/javascript; charset=utf-8",
 	"assets/style.css": "text/css; charset=utf-8", "assets/icon.svg": "image/svg+xml",

@@ -29,7 +29,7 @@ func TestAhead(t *testing.T) {
 			w.draining.Store(test.draining)
 			c := computing{worker: w}
 			for _, took := range test.took {
-				c.noteTime(took)
+				c.averageTime(took)
 			}
 			if got := c.ahead(10); got != test.want {
 				t.Errorf("%d batches ahead, want %d", got, test.want)

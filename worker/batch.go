@@ -42,8 +42,8 @@ type batchTask struct {
 	took      time.Duration    // how long the device took for the batch
 	batches   []time.Duration  // the same for each batch of a group
 	results   *plugins.Results // of the batch as a whole
-	// verdicts are those of sent if the batch was isolated or grouped; nil: they are in
-	// results.
+	// verdicts are the verdicts on sent if the batch was isolated or grouped; nil: they are
+	// in results.
 	verdicts []verdict
 }
 

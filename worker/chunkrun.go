@@ -72,8 +72,13 @@ func (r *chunkRun) interrupt() {
 	r.interrupted = true
 }
 
-// reportRemainder hands back what was never sent, before the chunk ends.
-func (r *chunkRun) reportRemainder(rest chunk.Chunk) {
+// handBack ends the chunk before what was never sent. While others of its records are in flight, it
+// reports that at once, so that other workers can have it; otherwise the end of the chunk does.
+func (r *chunkRun) handBack(rest chunk.Chunk, inFlight bool) {
+	r.ended = true
+	if !inFlight || rest.Records == 0 || r.handedBack != nil {
+		return
+	}
 	r.handedBack = &rest
 	r.worker.send(wire.Message{Remainder: &wire.Remainder{Chunk: r.id, Rest: rest, InFlight: rest.First - r.rest.First}})
 	crash.Point("worker-handed-back")
@@ -111,9 +116,6 @@ func (r *chunkRun) addBusy(took time.Duration) {
 func (r *chunkRun) close(err error) (wire.Done, error) {
 	defer r.cancel()
 	defer r.reader.stop()
-	if err == nil && len(r.groups) > 0 {
-		err = r.endGroup()
-	}
 	if err != nil || r.ctx.Err() != nil {
 		_, writeErr := r.out.finish(r.rest, true)
 		return wire.Done{}, cmp.Or(err, writeErr, r.ctx.Err())
@@ -186,20 +188,8 @@ func (r *chunkRun) takeStats() wire.Stats {
 	stats.Faulty = r.out.suspects.faulty()
 	stats.Latency.Merge(r.late)
 	if r.reader.fetch != nil {
-		stats.Figures = r.reader.fetch.figures.take()
+		stats.Figures = r.reader.fetch.figures.reset()
 	}
 	r.stats, r.late = wire.Stats{}, histogram.Histogram{}
 	return stats
-}
-
-// reopen starts the kernel for the chunk. The error is errOverdue if the job no longer waits for it.
-func (r *chunkRun) reopen(ctx context.Context) error {
-	ctx, cancel := r.worker.stops.untilOverdue(ctx)
-	defer cancel()
-	r.stats.Restarts++
-	_, err := r.worker.host.alive(ctx)
-	if err != nil && closed(r.worker.stops.overdue) {
-		return errOverdue
-	}
-	return err
 }

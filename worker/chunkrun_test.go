@@ -65,25 +65,29 @@ func TestNextChunkReadAhead(t *testing.T) {
 				w.assigned = make(chan wire.Assign, 1)
 				a, b := assign(t, inputs[first]), assign(t, inputs[second])
 				w.assigned <- b
-				done, err := w.compute(t.Context(), a)
+				c, err := w.beginAll(t.Context(), a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done, err := c.finish()
 				if err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(alone[first], outcomeOf(t, a, done), same); diff != "" {
 					t.Error(diff)
 				}
-				switch next := w.computing.next; {
+				switch given := len(c.lanes) == 0; {
 				case strings.HasSuffix(first, "exit"): // the kernel was lost: other workers may have it
-					if left := outcomeOf(t, b, wire.Done{}).Files; next != nil || len(left) > 0 {
+					if left := outcomeOf(t, b, wire.Done{}).Files; !given || len(left) > 0 {
 						t.Fatalf("the next chunk was not given back: %v", left)
 					}
 					done, err = w.compute(t.Context(), b)
-				case next == nil && first == "short": // it ended before the next was begun
+				case given && first == "short": // it ended before the next was begun
 					done, err = w.compute(t.Context(), <-w.assigned)
-				case next == nil:
+				case given:
 					t.Fatal("the next chunk was not begun")
 				default:
-					done, err = w.computing.finish(t.Context(), next)
+					done, err = c.finish()
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -102,31 +106,26 @@ func TestStopBetweenChunks(t *testing.T) {
 	w := newWorker(t, "members", 4)
 	w.assigned = make(chan wire.Assign, 1)
 	a, b := assign(t, numbered(0, 40)), assign(t, numbered(40, 80))
-	first, err := w.begin(t.Context(), a)
+	c, err := w.beginAll(t.Context(), a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := w.begin(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &w.computing
-	c.ctx, c.current, c.next = t.Context(), first, next
-	for len(c.flight) < 2 {
-		if err := c.step(false); err != nil {
+	first, next := c.lanes[0].run, c.lanes[1].run
+	for len(w.computing.flight) < 2 {
+		if _, err := c.turn(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.stops.assign(0)
-	w.stops.take(wire.Stop{})
-	done, err := c.finish(t.Context(), first)
+	w.stops.request(wire.Stop{})
+	done, err := c.finish()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if first.handedBack == nil || done.Segment.Tally.Records+first.handedBack.Records != 40 || done.Rest != nil {
 		t.Errorf("first: done %d, left %+v, rest %+v", done.Segment.Tally.Records, first.handedBack, done.Rest)
 	}
-	if done, err = w.computing.finish(t.Context(), next); err != nil {
+	if done, err = c.finish(); err != nil {
 		t.Fatal(err)
 	}
 	if done.Segment.Tally.Records != 40 || done.Rest != nil || next.handedBack != nil {

@@ -1,13 +1,9 @@
 package worker
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/crash"
-	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -15,39 +11,17 @@ import (
 // writer: enough that neither the device nor the disk waits for the other.
 const ahead = 2
 
-// computing is the kernel's work on one chunk and, so that the device does not idle between
-// chunks, on the first batches of the next.
+// computing is the work of a kernel that computes batches: those of one chunk and, so that the
+// device does not idle between chunks, the first of the next.
 type computing struct {
-	worker  *Worker
-	ctx     context.Context
-	current *chunkRun
-	next    *chunkRun // nil until one is assigned
+	loop   *loop
+	worker *Worker
 
-	flight    []*batchTask // submitted, oldest first; those of current come before those of next
+	flight    []*batchTask // submitted, oldest first; those of the first lane come before those of the next
 	headSince time.Time
-	watcher   *time.Timer   // ends a wait
 	restUntil time.Time     // when the device may compute again
 	quick     bool          // the last batch took almost no time
 	usual     time.Duration // how long a batch takes; 0 if unknown
-}
-
-// finish processes a chunk that has been begun, and returns the outcome, which includes its
-// bad records. An error means that this worker cannot continue. If another chunk is assigned
-// meanwhile, finish begins it too and leaves it in next for the next call.
-func (c *computing) finish(ctx context.Context, run *chunkRun) (wire.Done, error) {
-	if c.ctx, c.current = ctx, run; c.next == run {
-		c.next = nil
-	}
-	err := c.loop()
-	done, err := c.current.close(err)
-	if err != nil {
-		c.flight = nil
-		if c.next != nil {
-			_, _ = c.next.close(err)
-			c.next = nil
-		}
-	}
-	return done, err
 }
 
 // quickBatch is the time below which a batch finishes before the next message arrives.
@@ -83,8 +57,8 @@ func (c *computing) ahead(window int) int {
 	return min(most, max(0, int(aheadTime/c.usual)-window))
 }
 
-// noteTime updates the usual time of a batch.
-func (c *computing) noteTime(took time.Duration) {
+// averageTime updates the usual time of a batch.
+func (c *computing) averageTime(took time.Duration) {
 	const share = 32 // about how many batches to average
 	if c.usual == 0 {
 		c.usual = took
@@ -92,132 +66,72 @@ func (c *computing) noteTime(took time.Duration) {
 	c.usual = max(1, c.usual+(took-c.usual)/share)
 }
 
-// loop computes until nothing remains of the current chunk.
-func (c *computing) loop() error {
-	w := c.worker
-	for {
-		if w.pace.mustHandBack() {
-			w.stops.endThrough(w.begun)
-		}
-		if run := c.current; w.stops.mustCut(run) && run.mayCut() {
-			if err := run.cut(); err != nil {
-				return err
-			}
-		}
-		stopping := c.stopping(c.inFlight(c.current))
-		if c.current.ended && !c.inFlight(c.current) && !c.current.open() {
-			return nil
-		}
-		trimming := len(w.trims) > 0
-		if trimming && len(c.flight) == 0 {
-			<-w.trims
-			w.trim(c.ctx)
-			continue
-		}
-		if err := c.step(stopping || trimming); err != nil {
-			return err
-		}
+// follow obeys the stop requests for the first lane. The others wait until it has ended.
+func (c *computing) follow(l *lane) (ended bool) {
+	if l != c.loop.lanes[0] {
+		return false
 	}
+	inFlight := len(c.flight) > 0 && c.flight[0].run == l.run
+	c.obey(l.run, inFlight)
+	return (l.read || l.run.ended) && !inFlight && !l.run.open()
 }
 
-// stopping follows the stop requests for the current chunk, and reports whether it must end
-// without another batch.
-func (c *computing) stopping(inFlight bool) bool {
-	end := c.worker.stops.mustEnd(c.current)
-	if end || c.worker.stops.mustShare(c.current) && c.current.shares() {
-		c.handBack(inFlight, !end)
-	}
-	return end
-}
-
-// inFlight reports whether the kernel has batches of a chunk.
-func (c *computing) inFlight(run *chunkRun) bool { return len(c.flight) > 0 && c.flight[0].run == run }
-
-// handBack ends the chunk before its first unsubmitted batch, or, with finish, after the window that
-// is being computed. If batches are in flight, it reports the remainder at once, so that other
-// workers can have it before they finish; otherwise the end of the chunk reports it.
-func (c *computing) handBack(inFlight, finish bool) {
-	run := c.current
-	if run.ended && !run.open() {
+// obey ends a chunk before its first unsubmitted batch, or after the window that is being computed,
+// if that is requested.
+func (c *computing) obey(run *chunkRun, inFlight bool) {
+	end := c.worker.stops.mustEnd(run)
+	if !end && !(c.worker.stops.mustShare(run) && run.shares()) || run.ended && !run.open() {
 		return
 	}
-	if run.ended = true; !finish {
+	if end {
 		run.leave()
 	}
-	if (inFlight || run.open()) && run.unsubmitted.Records > 0 && run.handedBack == nil {
-		run.reportRemainder(run.unsubmitted)
-	}
+	run.handBack(run.unsubmitted, inFlight || run.open())
 }
 
-// reading returns the chunk to take batches from, or nil if there is none.
-func (c *computing) reading() *chunkRun {
+func (c *computing) mayTrim() bool { return len(c.flight) == 0 }
+
+func (c *computing) end() {}
+
+// feed gives up a batch that takes too long, and submits those of a window that the kernel may have.
+func (c *computing) feed() (next pause, err error) {
+	if len(c.flight) > 0 && c.headLeft() <= 0 && !closed(c.flight[0].results.Done()) {
+		return next, c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
+	}
+	next.longest = idleTurn
+	for l := c.loop.lanes.reading(); l != nil; l = c.loop.lanes.reading() {
+		if delay := c.delay(); delay > 0 {
+			next.longest = min(next.longest, delay)
+			break
+		}
+		if !l.run.open() {
+			next.reading = l
+			break
+		}
+		if err := c.send(l.run.nextOf(l.run.groups[len(l.run.groups)-1])); err != nil {
+			return next, err
+		}
+	}
+	if next.idle = len(c.flight) == 0; !next.idle {
+		next.landed, next.longest = c.flight[0].results.Done(), min(next.longest, c.headLeft())
+		c.loop.lanes[0].run.out.awaits("")
+	}
+	next.files = next.idle && next.reading != nil && next.reading.run.reader.fetch != nil
+	return next, nil
+}
+
+// delay returns how long to delay the next batch: not at all, until a batch has landed or the kernel
+// has freed memory, until the device has rested, or during a pause until the chunk is handed back.
+func (c *computing) delay() time.Duration {
+	w := c.worker
+	handBack, paused := w.pace.paused()
 	switch {
-	case !c.current.ended, c.current.open():
-		return c.current
-	case c.next != nil && !c.next.ended:
-		return c.next
+	case len(c.flight) >= c.window(), len(w.trims) > 0, w.stops.mustEnd(c.loop.lanes[0].run):
+		return idleTurn
+	case paused:
+		return max(time.Millisecond, time.Until(handBack))
 	}
-	return nil
-}
-
-// step submits the next batch or finishes the oldest, whichever is possible first.
-func (c *computing) step(stopping bool) error {
-	var batches <-chan readBatch
-	run, wait := c.reading(), time.Hour
-	if run != nil && !stopping && len(c.flight) < c.window() {
-		switch delay := c.batchDelay(); {
-		case delay > 0:
-			wait = delay
-		case run.open():
-			return c.send(run, run.nextOf(run.groups[len(run.groups)-1]))
-		default:
-			batches = run.reader.batches
-		}
-	}
-	var assigned <-chan wire.Assign
-	if c.next == nil {
-		assigned = c.worker.assigned
-	}
-	var head <-chan struct{}
-	if len(c.flight) > 0 {
-		head = c.flight[0].results.Done()
-		wait = min(wait, c.headLeft())
-	}
-	fetching := batches != nil && len(c.flight) == 0 && run.reader.fetch != nil && c.worker.awaited() == ""
-	if fetching {
-		wait = fetchShown
-	}
-	waiting := time.Now()
-	select {
-	case batch, ok := <-batches:
-		if len(c.flight) == 0 {
-			run.stats.Input += time.Since(waiting)
-		}
-		run.out.awaits("")
-		return c.submit(run, batch, ok)
-	case assign, more := <-assigned:
-		return c.beginNext(assign, more)
-	case <-head:
-		return c.finishHead(c.flight[0].results.Wait(c.ctx))
-	case <-c.watch(wait):
-		switch {
-		case len(c.flight) > 0 && c.headLeft() <= 0:
-			return c.finishHead(c.worker.host.tooLong(c.worker.host.limit(c.flight[0].load)))
-		case fetching:
-			run.stats.Input += time.Since(waiting)
-			run.out.awaits(wire.AwaitsFiles)
-		}
-		return nil
-	case <-c.worker.pace.wake: // a stop request or a new pace
-		return nil
-	case <-c.worker.stops.overdue:
-		c.abandon()
-		return nil
-	case <-c.current.out.broken:
-		return c.current.out.err()
-	case <-c.ctx.Done():
-		return c.ctx.Err()
-	}
+	return time.Until(c.restUntil)
 }
 
 // headLeft returns how long the oldest batch may still take.
@@ -225,43 +139,16 @@ func (c *computing) headLeft() time.Duration {
 	return time.Until(c.headSince.Add(c.worker.host.limit(c.flight[0].load)))
 }
 
-// watch returns a channel that fires after a time. It reuses one timer.
-func (c *computing) watch(wait time.Duration) <-chan time.Time {
-	if c.watcher == nil {
-		c.watcher = time.NewTimer(wait)
-	} else {
-		c.watcher.Reset(wait)
-	}
-	return c.watcher.C
-}
-
-// beginNext starts to read the next chunk ahead.
-func (c *computing) beginNext(assign wire.Assign, more bool) (err error) {
-	if !more { // the orchestrator has ended this worker
-		return fault.Interrupted.New("the worker is exiting")
-	}
-	c.next, err = c.worker.begin(c.ctx, assign)
-	return err
-}
-
-func (c *computing) submit(run *chunkRun, batch readBatch, ok bool) error {
-	if !ok {
-		run.ended = true
+// add submits a batch that was read. Those of a window follow in feed.
+func (c *computing) add(g *group) error {
+	if len(g.left.order) > 0 {
 		return nil
 	}
-	if batch.err != nil {
-		return batch.err
-	}
-	g, task := batch.group, batch.group.task
-	task.run, run.unsubmitted, run.groups = run, task.batch.Rest(), append(run.groups, g)
-	if len(g.left.order) > 0 {
-		task = run.nextOf(g)
-	}
-	return c.send(run, task)
+	return c.send(g.task)
 }
 
 // send submits a batch to the kernel.
-func (c *computing) send(run *chunkRun, task *batchTask) error {
+func (c *computing) send(task *batchTask) error {
 	task.results, task.load = plugins.NewResults(len(task.records)), task.loadOf(0, len(task.records))
 	if len(c.flight) == 0 {
 		c.headSince = time.Now()
@@ -271,20 +158,17 @@ func (c *computing) send(run *chunkRun, task *batchTask) error {
 		task.results.Defer()(nil)
 		return nil
 	}
-	if c.worker.host.process == nil {
-		switch err := run.reopen(c.ctx); {
-		case errors.Is(err, errOverdue):
-			c.abandon()
-			return nil
-		case err != nil:
-			return err
-		}
+	if running, err := c.loop.reopen(task.run); !running {
+		return err
 	}
 	task.isolation = c.worker.host.isolation(task.load)
-	err := c.worker.host.process.Process(c.ctx, task.toCompute(0, len(task.sent)).WithIsolation(task.isolation), task.results)
+	err := c.worker.host.process.Process(c.loop.ctx, task.toCompute(0, len(task.sent)).WithIsolation(task.isolation), task.results)
 	crash.Point("worker-mid-batch")
 	return err
 }
+
+// land handles the outcome of the oldest batch.
+func (c *computing) land() error { return c.finishHead(c.flight[0].results.Wait(c.loop.ctx)) }
 
 // finishHead handles the outcome of the oldest batch.
 func (c *computing) finishHead(err error) error {
@@ -303,7 +187,7 @@ func (c *computing) finishHead(err error) error {
 			task.run.stats.Retries++
 			task.run.isolated(task, 0, task.results)
 		} else {
-			c.noteTime(took)
+			c.averageTime(took)
 			c.worker.host.good(took, task.load)
 			c.worker.proof.keep(task, 0)
 			c.worker.proof.given, c.worker.batchPassed = true, true

@@ -13,9 +13,9 @@ import (
 	"github.com/gpurun/gpurun/worker/early"
 )
 
-// landAll takes all answers that have arrived, to log them together and to send the next records
+// land takes all answers that have arrived, to log them together and to send the next records
 // together.
-func (c *concurrent) landAll() error {
+func (c *concurrent) land() error {
 	if err := c.logArrived(); err != nil {
 		return err
 	}
@@ -46,34 +46,25 @@ func (c *concurrent) takeArrived() landing {
 	return l
 }
 
-// logArrived logs the answers that have arrived together.
+// logArrived takes the answers that have arrived, and logs those of records that succeed together.
 func (c *concurrent) logArrived() error {
-	for range len(c.landed) {
-		c.arrived = append(c.arrived, <-c.landed)
-	}
+	c.arrived = append(c.arrived, c.landed.takeAll()...)
 	for _, l := range c.arrived {
-		if c.records.flies(l.flight) && l.answer.Verdict < plugins.Failed {
-			if err := logAnswer(l, (*early.Log).Put); err != nil {
-				return err
-			}
+		f, a := l.flight, l.answer
+		log := f.group.lane.log
+		if !c.records.flies(f) || a.Verdict >= plugins.Failed || log.Has(f.number) {
+			continue
+		}
+		if err := log.Put(f.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}); err != nil {
+			return fault.JobFiles.Wrap(err)
 		}
 	}
-	for _, l := range c.lanes {
+	for _, l := range c.loop.lanes {
 		if err := l.log.Flush(); err != nil {
 			return fault.JobFiles.Wrap(err)
 		}
 	}
 	return nil
-}
-
-// logAnswer logs the answer for a record that succeeds, unless it is logged.
-func logAnswer(l landing, add func(*early.Log, int64, early.Answer) error) error {
-	log := l.flight.group.lane.log
-	if log.Has(l.flight.number) {
-		return nil
-	}
-	a := l.answer
-	return fault.JobFiles.Wrap(add(log, l.flight.number, early.Answer{Verdict: uint8(a.Verdict), Lines: a.Lines, Nulls: a.Nulls}))
 }
 
 // conclude handles the answer of a record that is no longer in flight.
@@ -116,20 +107,17 @@ func (c *concurrent) conclude(l landing) error {
 	return c.fail(f, failure)
 }
 
-// succeed logs an answer and settles its record.
+// succeed settles a record with its answer, which is logged.
 func (c *concurrent) succeed(l landing) error {
 	f := l.flight
 	c.worker.host.good(l.took, load{records: 1, bytes: max(1, f.record.Size())})
 	c.search.good(l.took)
-	if err := logAnswer(l, (*early.Log).Add); err != nil {
-		return err
-	}
 	crash.Point("worker-answered")
 	c.judge(nil)
 	if l.took > 0 {
 		f.group.task.batches = append(f.group.task.batches, l.took)
 	}
-	return c.settle(f, verdict{results: l.answer.Results()})
+	return c.decide(f, verdict{results: l.answer.Results()})
 }
 
 // retry lets a record wait for another attempt, without a place at the kernel, or fails it
@@ -164,11 +152,11 @@ func attempts(n int) string {
 func (c *concurrent) fail(f *flight, failure *fault.Error) error {
 	c.worker.log.Warn("record failed", "record", f.number, "kind", failure.Kind, "error", failure.Message)
 	c.judge(failure)
-	return c.settle(f, verdict{fault: failure})
+	return c.decide(f, verdict{fault: failure})
 }
 
-// settle gives a record its verdict.
-func (c *concurrent) settle(f *flight, v verdict) error {
+// decide gives a record its verdict.
+func (c *concurrent) decide(f *flight, v verdict) error {
 	f.suspect = false
 	c.worker.computed.Add(1)
 	f.group.answer(f, v)
@@ -219,7 +207,7 @@ const landWait = 10 * time.Second
 // landRest takes the landings of all records that were at the kernel. Those that have an
 // answer are concluded, and those that are to blame fail; the others are returned.
 func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
-	ctx, cancel := context.WithTimeout(c.ctx, landWait)
+	ctx, cancel := context.WithTimeout(c.loop.ctx, landWait)
 	defer cancel()
 	for l := first; ; {
 		if f := l.flight; c.records.flies(f) {
@@ -240,10 +228,12 @@ func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 		if len(c.records.flying) == 0 {
 			return suspects, nil
 		}
-		if len(c.arrived) == 0 {
+		for len(c.arrived) == 0 {
 			select {
-			case l := <-c.landed:
-				c.arrived = append(c.arrived, l)
+			case <-c.ready:
+				if err := c.logArrived(); err != nil {
+					return nil, err
+				}
 			case <-ctx.Done():
 				return nil, fault.KernelCrashed.Of(fault.Worker, "%d records did not return from a kernel process that ended", len(c.records.flying))
 			}
@@ -259,7 +249,6 @@ func (c *concurrent) landRest(first landing) (suspects []*flight, err error) {
 // fetchedFiles are the files of a record, or why it has none.
 type fetchedFiles struct {
 	flight  *flight
-	group   *group
 	files   [][]byte
 	failure *fault.Error
 }
@@ -283,7 +272,7 @@ func (r *roster) mayFetch(w *Worker, held load) bool {
 
 // takeFiles takes the files of a record, which is sent as soon as the kernel has room.
 func (c *concurrent) takeFiles(got fetchedFiles) error {
-	f, g := got.flight, got.group
+	f, g := got.flight, got.flight.group
 	if c.records.fetching[f.number] != f {
 		return nil // its chunk has ended
 	}
@@ -292,7 +281,7 @@ func (c *concurrent) takeFiles(got fetchedFiles) error {
 		if notFetched(got.failure) {
 			c.judge(got.failure)
 		}
-		return c.settle(f, verdict{fault: got.failure})
+		return c.decide(f, verdict{fault: got.failure})
 	}
 	f.record = g.task.toCompute(f.at, f.at+1).WithFetched(g.lane.run.reader.fetch.names, got.files).At(0)
 	f.fileBytes = f.record.Size() - len(f.record.Bytes())

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -80,7 +79,7 @@ func TestSlowRecord(t *testing.T) {
 	w := newWorker(t, "patient", 16)
 	job := assign(t, text)
 	records, groups, spilled := 0, 0, false
-	list := computeLanes(t, w, func(c *concurrent) {
+	list := computeLanes(t, w, func(c *loop) {
 		l := c.lanes[0]
 		records, groups = max(records, l.held.records), max(groups, len(l.run.groups))
 		spilled = spilled || l.rereads()
@@ -116,49 +115,25 @@ func TestSlowRecord(t *testing.T) {
 
 // computeLanes computes chunks, which are all assigned at once, with a concurrent kernel. It
 // returns what is reported, in order. each is called before each turn.
-func computeLanes(t *testing.T, w *Worker, each func(*concurrent), chunks ...wire.Assign) (list []wire.Done) {
+func computeLanes(t *testing.T, w *Worker, each func(*loop), chunks ...wire.Assign) (list []wire.Done) {
 	t.Helper()
-	var sent bytes.Buffer
-	w.conn = wire.NewConn(&sent)
 	w.setup.Figures = t.TempDir() + "/figures"
-	c := newConcurrent(t.Context(), w)
-	if err := c.spend.open(w.setup); err != nil {
+	c, err := w.beginAll(t.Context(), chunks...)
+	if err != nil {
 		t.Fatal(err)
-	}
-	defer c.spend.figures.Close()
-	for _, a := range chunks {
-		if err := c.begin(a); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for len(c.lanes) > 0 {
 		each(c)
-		if err := c.logs.sync(); err != nil {
+		if _, err := c.turn(); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.follow(); err != nil {
+		if err := c.endLanes(); err != nil {
 			t.Fatal(err)
-		}
-		if err := c.feed(); err != nil {
-			t.Fatal(err)
-		}
-		if len(c.lanes) > 0 {
-			if _, err := c.step(); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
-	c.end()
+	c.close()
 	_ = w.host.close()
-	for {
-		message, err := w.conn.Receive()
-		if err != nil {
-			return list
-		}
-		if message.Done != nil {
-			list = append(list, *message.Done)
-		}
-	}
+	return w.dones()
 }
 
 // A slow record holds up only its own chunk, and a chunk that was cut continues.
@@ -180,10 +155,10 @@ func TestSlowRecordAmongLanes(t *testing.T) {
 		chunks = append(chunks, a)
 	}
 	cut := false
-	list := computeLanes(t, w, func(c *concurrent) {
+	list := computeLanes(t, w, func(c *loop) {
 		if first := c.lanes[0].run; !cut && first.rest.First > 0 {
 			cut = true
-			w.stops.take(wire.Stop{Only: &first.first})
+			w.stops.request(wire.Stop{Only: &first.first})
 		}
 	}, chunks...)
 	outputs := make(map[int64]string)
@@ -240,9 +215,9 @@ func TestLogsAreSynced(t *testing.T) {
 	}
 	defer func() { crash.Hook = nil }()
 	settled := 0
-	list := computeLanes(t, w, func(c *concurrent) {
+	list := computeLanes(t, w, func(c *loop) {
 		switch { // the second chunk has ended, and the slow record is the only one at the kernel
-		case begun || len(c.lanes) > 1 || len(c.records.flying) != 1:
+		case begun || len(c.lanes) > 1 || len(c.work.(*concurrent).records.flying) != 1:
 		case c.logs.syncer.Dirty():
 			settled = syncs
 		case syncs > settled:

@@ -65,12 +65,3 @@ func (p *pacer) mustHandBack() bool {
 	handBack, paused := p.paused()
 	return paused && !time.Now().Before(handBack)
 }
-
-// batchDelay returns how long to delay the next batch: not at all, until the device has
-// rested, or during a pause until the chunk is handed back.
-func (c *computing) batchDelay() time.Duration {
-	if handBack, paused := c.worker.pace.paused(); paused {
-		return max(time.Millisecond, time.Until(handBack))
-	}
-	return time.Until(c.restUntil)
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
@@ -105,5 +106,21 @@ func TestEncodeNonFinite(t *testing.T) {
 	}
 	if lenient.nulls != 4 {
 		t.Errorf("%d were counted", lenient.nulls)
+	}
+}
+
+// A line without the columns of a layout is not scanned for them. In doubt, it is.
+func TestCompleteRows(t *testing.T) {
+	var r rowEncoder
+	r.use(&columns.Layout{Columns: []columns.Column{{Name: "v", Kind: columns.Int64, Width: 1}}})
+	for line, want := range map[string]bool{
+		`{"id":1}`: true, `{"w":"v"}`: false, `{"v":1}`: false, `{"a":{"v":1}}`: false, `{"\u0076":1}`: false, `["a"]`: false, ``: false,
+	} {
+		if r.raw[0] = null; r.complete([]byte(line)) != want {
+			t.Errorf("%s", line)
+		}
+		if r.raw[0] = nil; r.complete([]byte(line)) {
+			t.Errorf("%s: its value is missing", line)
+		}
 	}
 }

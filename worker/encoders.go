@@ -58,7 +58,7 @@ func (e *encoders) begin(task *batchTask) error {
 		one.rows.use(layout)
 	}
 	n := len(task.sent)
-	if n == 0 || e.layouts.spec == nil && (len(e.all) == 1 || e.numbers(task) < parallelValues) {
+	if n == 0 || e.layouts.spec == nil && (len(e.all) == 1 || numbers(n, task.verdict(0)) < parallelValues) {
 		return nil
 	}
 	share := (n + len(e.all) - 1) / len(e.all)
@@ -83,23 +83,14 @@ func (e *encoders) nulls() int64 {
 }
 
 // numbers returns about how many numbers of a batch are formatted: every call of a kernel
-// usually returns the same columns, and those of arrays are stored as they are.
-func (e *encoders) numbers(t *batchTask) int {
-	n := 0
-	if results := t.verdict(0).results; results != nil {
-		for _, column := range results.ColumnList() {
-			if !e.storesColumn(column.Name) {
-				n += len(t.sent) * max(1, column.Width)
-			}
+// usually returns the same columns.
+func numbers(records int, of verdict) (n int) {
+	if of.results != nil {
+		for _, column := range of.results.ColumnList() {
+			n += records * max(1, column.Width)
 		}
 	}
 	return n
-}
-
-// storesColumn reports whether a column is stored in an array.
-func (e *encoders) storesColumn(name string) bool {
-	layout := e.all[0].rows.layout
-	return layout != nil && layout.Table == nil && layout.Find(name) >= 0
 }
 
 // encodeRange encodes count records from out.first on.

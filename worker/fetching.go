@@ -68,8 +68,8 @@ func (f *fetchFigures) add(name string, n float64) {
 	f.counts[name] += n
 }
 
-// take returns the counts since the last call.
-func (f *fetchFigures) take() map[string]float64 {
+// reset returns the counts since the last call.
+func (f *fetchFigures) reset() map[string]float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	taken := f.counts
@@ -97,7 +97,7 @@ func newFetching(fetcher *fetch.Fetcher, setup wire.Setup, c chunk.Chunk) *fetch
 		f.names, fields = append(f.names, m.Name), append(fields, m.Field)
 	}
 	f.wanted = jsonline.Want(fields...)
-	f.figures.take()
+	f.figures.reset()
 	f.records = make(chan fetchRecord, max(4*fetcher.Concurrency(), 2*setup.Records.BatchSize))
 	return f
 }
@@ -197,7 +197,7 @@ func (f *fetching) claim(ctx context.Context, n int) error {
 		select {
 		case r, more := <-f.records:
 			if !more {
-				return nil // take finds that records are missing
+				return nil // filesOf finds that records are missing
 			}
 			for _, one := range r.files {
 				if one.item != nil { // the following records may need its place
@@ -260,9 +260,9 @@ func (f *fetching) await(ctx context.Context, r fetchRecord) (fetchRecord, error
 	return r, nil
 }
 
-// take returns what is known about the records of a batch: as many as gather has returned,
+// filesOf returns what is known about the records of a batch: as many as gather has returned,
 // or fewer.
-func (f *fetching) take(batch *input.Batch) ([]fetchRecord, error) {
+func (f *fetching) filesOf(batch *input.Batch) ([]fetchRecord, error) {
 	n := len(batch.Records)
 	if n > len(f.ready) || f.ready[0].index != batch.Records[0].Index || f.ready[n-1].index != batch.Records[n-1].Index {
 		return nil, fault.InputChanged.Of(fault.Storage, "input %s changed while it was being read", f.chunk.File)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // flight is a record that was or will be sent to a concurrent kernel.
@@ -34,7 +35,7 @@ type flight struct {
 // mayBegin reports whether the record may be sent for the first time.
 func (f *flight) mayBegin() bool {
 	l := f.group.lane
-	return !l.halted && (f.bound || !l.ended)
+	return !l.halted && (f.bound || !l.run.ended)
 }
 
 // roster knows where the records are that have been read and have no verdict.
@@ -172,7 +173,7 @@ type landing struct {
 
 // lost reports whether the record landed because the process was lost, or must be ended.
 func (l *landing) lost(failure *fault.Error) bool {
-	return failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) || errors.Is(l.answer.Err, plugins.ErrUnresponsive)
+	return failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) || errors.Is(l.answer.Err, process.ErrUnresponsive)
 }
 
 // failure returns why the record failed, or nil.
@@ -180,7 +181,7 @@ func (l *landing) failure() *fault.Error {
 	switch {
 	case l.answer.Verdict != plugins.Failed:
 		return nil
-	case errors.Is(l.answer.Err, plugins.ErrUnresponsive):
+	case errors.Is(l.answer.Err, process.ErrUnresponsive):
 		return unresponsive(l.limit)
 	case l.answer.Err != nil:
 		return fault.As(fault.KernelException.Wrap(l.answer.Err)).Bounded()

@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -12,6 +13,7 @@ import (
 // gets the records of each batch in input order too, so that it finds them in shared memory where
 // the reader has put them.
 type group struct {
+	lane  *lane
 	task  *batchTask // all of it, as it is written
 	left  grouping   // of task.sent, what is not in a batch yet
 	open  int        // records of task.sent without a verdict
@@ -22,7 +24,6 @@ type group struct {
 	suspect int
 
 	// Of a concurrent kernel:
-	lane    *lane
 	first   int64 // number of its first record
 	spilled *span // instead of the task, if its answers are only in the log
 }
@@ -48,8 +49,8 @@ func newGroup(task *batchTask, size int, smallest bool) *group {
 	return g
 }
 
-// settle takes the verdicts of a batch. Some are missing if the chunk ends in it.
-func (g *group) settle(task *batchTask) {
+// addVerdicts adds the verdicts of a batch. Some are missing if the chunk ends in it.
+func (g *group) addVerdicts(task *batchTask) {
 	for i := range task.sent {
 		v := task.verdict(i)
 		if v == (verdict{}) {
@@ -134,7 +135,7 @@ func (r *chunkRun) leave() {
 // complete.
 func (r *chunkRun) pass(task *batchTask) error {
 	g := task.group
-	g.settle(task)
+	g.addVerdicts(task)
 	if len(task.sent) > 0 {
 		r.worker.opinion.add(task.failures(), false)
 	}
@@ -152,20 +153,29 @@ func (r *chunkRun) pass(task *batchTask) error {
 
 // endGroup ends the chunk before a group that is not complete, so that whoever continues there
 // computes the same batches. If a record of it must be computed by another device, and all before
-// that are, the chunk ends before that one instead.
+// that are, the chunk ends before that one instead. If records are computed independently of each
+// other, it ends before the first without a verdict.
 func (r *chunkRun) endGroup() error {
 	g := r.groups[0]
 	r.groups, r.ended = nil, true
-	n := g.answered()
-	if n != g.suspect || r.handedBack != nil && g.task.batch.Records[0].Index >= r.handedBack.First {
+	if g.spilled != nil {
 		return nil
 	}
-	elsewhere, after := g.task.batch.Alone(g.task.sent[n])
-	if err := r.write(g.upTo(n)); err != nil {
-		return err
+	n := g.answered()
+	var rest chunk.Chunk
+	switch batch := g.task.batch; {
+	case r.reader.each:
+		rest = batch.From(g.task.sent[n])
+	case n == g.suspect && (r.handedBack == nil || batch.Records[0].Index < r.handedBack.First):
+		var elsewhere chunk.Chunk
+		elsewhere, rest = batch.Alone(g.task.sent[n])
+		r.elsewhere = &elsewhere
+	default:
+		return nil
 	}
-	r.elsewhere, r.rest = &elsewhere, after
-	return nil
+	err := r.write(g.upTo(n))
+	r.rest = rest
+	return err
 }
 
 // finishGroup computes what remains before a record for another device, one batch at a

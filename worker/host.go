@@ -17,6 +17,8 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // handshakeTimeout limits how long a kernel process may take to start, before it loads its
@@ -34,8 +36,8 @@ type kernelHost struct {
 	kernels  map[string]func() plugins.Kernel // that may run in this process
 	log      *slog.Logger
 
-	named   plugins.Named
-	process *plugins.Process // nil while none is running
+	named   resolve.Named
+	process *process.Process // nil while none is running
 	info    plugins.Info
 	// warm is false until the process has computed its first batch. That batch may take as
 	// long as opening the kernel, because frameworks compile and cache during it.
@@ -47,19 +49,19 @@ type kernelHost struct {
 
 	mu    sync.Mutex       // guards ended and live
 	ended bool             // the worker is exiting: start no more kernels
-	live  *plugins.Process // process, for other goroutines
+	live  *process.Process // process, for other goroutines
 }
 
-func (h *kernelHost) resolver() plugins.Resolver {
+func (h *kernelHost) resolver() resolve.Resolver {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
 	}
-	return plugins.Resolver{
+	return resolve.Resolver{
 		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
 		SearchPath: cmp.Or(h.setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: h.setup.Dir,
-		Python:      plugins.PythonOptions(h.setup.Python),
-		Exec:        plugins.ExecOptions{Mode: h.setup.ExecMode, ID: h.setup.ExecID, MaxLine: h.setup.Records.MaxBytes},
+		Python:      resolve.PythonOptions(h.setup.Python),
+		Exec:        resolve.ExecOptions{Mode: h.setup.ExecMode, ID: h.setup.ExecID, MaxLine: h.setup.Records.MaxBytes},
 		KnownServer: h.setup.Asked,
 	}
 }
@@ -71,7 +73,7 @@ func (h *kernelHost) interpreter() string {
 	if !h.named.Python {
 		return ""
 	}
-	path, err := plugins.PythonOptions(h.setup.Python).FindInterpreter()
+	path, err := resolve.PythonOptions(h.setup.Python).FindInterpreter()
 	if err != nil {
 		return ""
 	}
@@ -113,7 +115,7 @@ func (h *kernelHost) open(ctx context.Context) error {
 }
 
 func (h *kernelHost) start(ctx context.Context) error {
-	command := plugins.Command{
+	command := process.Command{
 		Path: h.named.Path, Args: h.named.Args, Env: os.Environ(), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
@@ -129,25 +131,25 @@ func (h *kernelHost) start(ctx context.Context) error {
 		return fault.Interrupted.New("the worker is exiting")
 	}
 	if !h.setup.DescribeOnly { // the plan reads them itself
-		h.sources.notePrograms(h.named.Code(), h.setup.Programs)
+		h.sources.addPrograms(h.named.Code(), h.setup.Programs)
 	}
 	if newKernel := h.kernels[h.named.Within]; newKernel != nil {
 		kernel, runsHere := newKernel().(plugins.Concurrent)
 		if runsHere {
 			debug.SetGCPercent(100) // its requests and answers, perhaps images, are in this heap
-			h.setProcess(plugins.Within(kernel))
+			h.setProcess(process.Within(kernel))
 			return nil
 		}
 	}
-	process, err := plugins.Start(ctx, command)
+	started, err := process.Start(ctx, command)
 	if err != nil {
 		return err
 	}
-	h.setProcess(process)
+	h.setProcess(started)
 	return nil
 }
 
-func (h *kernelHost) setProcess(process *plugins.Process) {
+func (h *kernelHost) setProcess(process *process.Process) {
 	h.process = process
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -260,7 +262,7 @@ func (h *kernelHost) expired(verb, what string, limit time.Duration) *fault.Erro
 }
 
 // running returns the process, nil if there is none. It is safe for concurrent use.
-func (h *kernelHost) running() *plugins.Process {
+func (h *kernelHost) running() *process.Process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.live
@@ -296,7 +298,7 @@ func (h *kernelHost) kill() {
 	if h.process == nil {
 		return
 	}
-	h.noteLoaded()
+	h.addLoaded()
 	h.process.Kill()
 	h.setProcess(nil)
 	h.stuck = proc.KillChildren()

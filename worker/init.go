@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
-	"sort"
 
 	"github.com/gpurun/gpurun/internal/profile"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -54,12 +53,3 @@ func Init(kernels map[string]func() plugins.Kernel) {
 // gcPercent lets a worker's heap, a few MB, grow further between collections. At Go's
 // default a worker spends a tenth of its time on garbage collection.
 const gcPercent = 400
-
-func names(kernels map[string]func() plugins.Kernel) []string {
-	var list []string
-	for name := range kernels {
-		list = append(list, name)
-	}
-	sort.Strings(list)
-	return list
-}

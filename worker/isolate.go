@@ -12,27 +12,6 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// isolate finds the records that make a batch fail, so that only those fail. It bisects the
-// batch, and then every half that fails again, until each bad record is alone. err is how
-// the batch failed as a whole.
-//
-// If the kernel process died with the batch, isolate first restarts it and tries the whole
-// batch once more, because the crash may have been a coincidence. If a signal from outside
-// killed it, isolate tries a third time: the plan decides which records are computed
-// together. A batch that the kernel rejected is not retried whole, since the kernel would
-// reject it again. Neither is one that hung: its pieces settle the question sooner.
-//
-// A single record is blamed for a crash only if the process ended itself or nothing else
-// explains it (confirm.go). A process that ran out of host memory may have leaked it, so a
-// fresh one tries the same records before the batch is split and before a record is blamed.
-func (r *chunkRun) isolate(task *batchTask, err error) error {
-	failure := fault.As(err)
-	if failure == nil {
-		return err // the context ended
-	}
-	return r.rerun(task, failure)
-}
-
 // handleInFlight handles a batch that was in flight after a failed one of the same chunk.
 func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	if r.elsewhere != nil || r.interrupted { // the chunk ended before this batch
@@ -52,8 +31,19 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	return r.rerun(task, failure)
 }
 
-// rerun computes a batch on its own. failure is how it failed before, or nil if it has not
-// been tried on its own.
+// rerun computes a batch on its own, and finds the records that make it fail, so that only those
+// fail. It bisects the batch, and then every half that fails again, until each bad record is alone.
+// failure is how the batch failed before, or nil if it has not been tried on its own.
+//
+// If the kernel process died with the batch, rerun first restarts it and tries the whole
+// batch once more, because the crash may have been a coincidence. If a signal from outside
+// killed it, rerun tries a third time: the plan decides which records are computed
+// together. A batch that the kernel rejected is not retried whole, since the kernel would
+// reject it again. Neither is one that hung: its pieces settle the question sooner.
+//
+// A single record is blamed for a crash only if the process ended itself or nothing else
+// explains it (confirm.go). A process that ran out of host memory may have leaked it, so a
+// fresh one tries the same records before the batch is split and before a record is blamed.
 func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 	task.verdicts = make([]verdict, len(task.sent))
 	s := &search{run: r, task: task, fresh: !r.worker.host.warm}
@@ -170,7 +160,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	}
 	if hi-lo == 1 {
 		s.task.verdicts[lo] = verdict{fault: s.withWhole(failure)}
-		s.run.out.suspects.isolate(s.run.out, s.task.batch, s.task.sent[lo], failure)
+		s.run.out.suspect(&s.run.out.suspects.isolated, s.task.batch, s.task.sent[lo], failure)
 		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
@@ -291,13 +281,13 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	if closed(r.worker.stops.jobStopped) {
 		return nil, errInterrupted
 	}
-	if host.process == nil || r.dead() {
-		r.worker.computing.share()
-	}
-	r.stats.Retries++
 	if r.dead() {
 		host.kill()
 	}
+	if host.process == nil {
+		r.worker.computing.giveBack()
+	}
+	r.stats.Retries++
 	overdue, cancelOverdue := r.worker.stops.untilOverdue(r.ctx)
 	defer cancelOverdue()
 	restarted, err := host.alive(overdue)

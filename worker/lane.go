@@ -7,12 +7,12 @@ import (
 	"github.com/gpurun/gpurun/worker/early"
 )
 
-// lane is a chunk on its way through a concurrent kernel.
+// lane is a chunk on its way through the kernel. It ends when its records are written, whatever
+// happens in the others: a slow record of a concurrent kernel holds up only its own chunk.
 type lane struct {
 	run    *chunkRun
 	log    *early.Log // of its answers
 	read   bool       // nothing remains to be read
-	ended  bool       // no record is sent for the first time
 	halted bool       // no record is sent at all
 	// held is how much is read and not written: records, and the bytes of lines and answers.
 	held load
@@ -46,10 +46,10 @@ func (ls lanes) held() (held load) {
 	return held
 }
 
-// reading returns the lane to read from, or nil if there is none.
+// reading returns the lane with the next records to send, or to read, nil if there is none.
 func (ls lanes) reading() *lane {
 	for _, l := range ls {
-		if !l.read && !l.ended && !l.halted {
+		if !l.read && !l.run.ended && !l.halted || l.run.open() {
 			return l
 		}
 	}
@@ -59,15 +59,13 @@ func (ls lanes) reading() *lane {
 // rereads reports whether a lane has spilled records to write.
 func (ls lanes) rereads() bool { return slices.ContainsFunc(ls, (*lane).rereads) }
 
-// add appends a group that was read.
+// add counts the memory of a group that was read.
 func (l *lane) add(g *group) {
 	task := g.task
-	task.run, l.run.unsubmitted = l.run, task.batch.Rest()
 	task.load = task.loadOf(0, len(task.records))
 	task.load.records = len(task.batch.Records)
 	task.verdicts = make([]verdict, len(task.sent))
-	g.lane, g.first = l, task.batch.Records[0].Index
-	l.run.groups = append(l.run.groups, g)
+	g.first = task.batch.Records[0].Index
 	l.held.add(task.load.records, task.load.bytes)
 }
 
@@ -104,14 +102,11 @@ func (l *lane) advance() error {
 	return nil
 }
 
-// finished reports whether everything of the lane is written.
-func (l *lane) finished() bool { return l.read && len(l.run.groups) == 0 }
-
 // over applies the stop requests to the lane. It reports whether the lane has ended.
 func (l *lane) over(r *roster) bool {
 	stops := l.run.worker.stops
 	switch {
-	case l.finished():
+	case l.read && len(l.run.groups) == 0: // everything is written
 		return true
 	case stops.mustCut(l.run): // only its part ends
 	case stops.mustEnd(l.run):
@@ -120,23 +115,19 @@ func (l *lane) over(r *roster) bool {
 	case stops.mustShare(l.run) && l.run.shares():
 		l.share(r)
 	}
-	return l.ended && !r.atKernel(l) && !r.pending(l) && !l.rereads()
+	return l.run.ended && !r.atKernel(l) && !r.pending(l) && !l.rereads()
 }
 
-// share hands back what was never sent, at once if others of its records are not finished, so that
-// other workers can have it.
+// share hands back what was never sent.
 func (l *lane) share(r *roster) {
-	if l.ended {
+	if l.run.ended {
 		return
 	}
-	l.ended = true
 	rest := l.run.unsubmitted
 	if f := r.unsent(l); f != nil {
 		rest = f.group.task.batch.From(f.group.task.sent[f.at])
 	}
-	if rest.Records > 0 && l.run.handedBack == nil && (r.atKernel(l) || r.pending(l)) {
-		l.run.reportRemainder(rest)
-	} // otherwise the end of the chunk reports it
+	l.run.handBack(rest, r.atKernel(l) || r.pending(l))
 }
 
 // cut ends the part of a lane after the groups that are written, so that they can be
@@ -156,29 +147,20 @@ func (l *lane) rotate() error {
 	return fault.JobFiles.Wrap(l.log.Rotate(l.run.rest.First, l.run.partName()))
 }
 
-// close ends a lane after its answered prefix. The answers behind that stay in the log. The
-// kernel must not have records of the lane.
+// close ends a lane after the records that are written together with those before them. The answers
+// behind that stay in the log. The kernel must not have records of the lane.
 func (l *lane) close() error {
-	if len(l.run.groups) > 0 && l.run.groups[0].spilled == nil {
-		g := l.run.groups[0]
-		n := g.answered()
-		rest := g.task.batch.From(g.task.sent[n])
-		if g.task.sent[n] > 0 {
-			if err := l.run.write(g.upTo(n)); err != nil {
-				return err
-			}
-		}
-		l.run.rest = rest
+	var err error
+	if len(l.run.groups) > 0 {
+		err = l.run.endGroup()
 	}
-	l.run.groups = nil
-	if err := l.rotate(); err != nil {
-		return err
+	if err == nil {
+		err = l.rotate()
 	}
 	l.log.Close()
-	done, err := l.run.close(nil)
-	if err != nil {
-		return err
+	done, err := l.run.close(err)
+	if err == nil {
+		l.run.worker.report(done)
 	}
-	l.run.worker.report(done)
-	return nil
+	return err
 }

@@ -106,7 +106,7 @@ func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
 	}
 	defer reader.reader.Close()
 	reader.fetch, reader.taken, reader.free = nil, l.run.reader.taken, l.run.reader.free
-	batch := reader.take()
+	batch := reader.empty()
 	if err := reader.reader.Read(batch, n, reader.options.BatchBytes); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (l *lane) logFailure(number int64, failure *fault.Error) error {
 	}
 	data, err := json.Marshal(failure)
 	if err == nil {
-		err = l.log.Add(number, early.Answer{Verdict: early.Failure, Lines: [][]byte{data}})
+		err = l.log.Put(number, early.Answer{Verdict: early.Failure, Lines: [][]byte{data}})
 	}
 	return fault.JobFiles.Wrap(err)
 }

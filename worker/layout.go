@@ -61,7 +61,7 @@ func (l *layouts) of(task *batchTask) (*columns.Layout, error) {
 	if !decides || err != nil {
 		return proposal, err
 	}
-	l.send(wire.Message{Layout: &wire.Layout{Layout: *proposal}})
+	l.send(wire.Message{Layout: proposal})
 	fixed := <-l.answers // if the orchestrator has exited, so does this process
 	l.layout = &fixed
 	return l.layout, nil

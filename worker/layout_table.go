@@ -32,7 +32,7 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 		for line := range bytes.Lines(lines) {
 			sample.Add(line)
 			if typedInput {
-				noteOwn(own, task.records[i], line)
+				addOwn(own, task.records[i], line)
 			}
 			decides = true
 		}
@@ -69,8 +69,8 @@ func kernelColumns(task *batchTask) (typed []columns.Column, own map[string]bool
 	return typed, own, order
 }
 
-// noteOwn adds the members that a line does not take from its record.
-func noteOwn(own map[string]bool, record, line []byte) {
+// addOwn adds the members that a line does not take from its record.
+func addOwn(own map[string]bool, record, line []byte) {
 	input := make(map[string][]byte)
 	jsonline.Members(record, func(_ []byte, name string, value []byte) bool {
 		input[name] = value

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -120,14 +121,9 @@ func newWorker(t *testing.T, kernel string, batchSize int) *Worker {
 		Records: wire.Records{BatchSize: batchSize, BatchBytes: 32 << 20, MaxBytes: 1 << 20, Step: kernel},
 	}
 	log := slog.New(slog.DiscardHandler)
-	conn := struct {
-		io.Reader
-		io.Writer
-	}{bytes.NewReader(nil), io.Discard}
-	w := &Worker{conn: wire.NewConn(conn), setup: setup, log: log, pace: newPacer(), stops: newStops(), host: &kernelHost{
+	w := &Worker{conn: wire.NewConn(new(outbox)), setup: setup, log: log, pace: newPacer(), stops: newStops(), host: &kernelHost{
 		setup: setup, builtins: []string{kernel}, log: log, limits: newLimits(setup),
 	}}
-	w.computing.worker = w
 	w.layouts, w.opinion.send = newLayouts(setup, nil), w.send
 	w.sizes.records.want = int64(batchSize)
 	t.Cleanup(func() { _ = w.host.close() })
@@ -159,11 +155,75 @@ func assign(t *testing.T, lines string) wire.Assign {
 	return wire.Assign{Chunk: cut.Chunks[0], Part: filepath.Join(dir, "part")}
 }
 
+// outbox keeps what a worker sends.
+type outbox struct {
+	mu   sync.Mutex
+	sent bytes.Buffer
+}
+
+func (o *outbox) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent.Write(data)
+}
+
+func (o *outbox) Read(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent.Read(data)
+}
+
+// dones returns the reports since the last call.
+func (w *Worker) dones() (list []wire.Done) {
+	for {
+		message, err := w.conn.Receive()
+		if err != nil {
+			return list
+		}
+		if message.Done != nil {
+			list = append(list, *message.Done)
+		}
+	}
+}
+
+// beginAll returns a loop that has begun chunks.
+func (w *Worker) beginAll(ctx context.Context, chunks ...wire.Assign) (*loop, error) {
+	c := newLoop(ctx, w)
+	err := c.open()
+	for _, a := range chunks {
+		if err == nil {
+			err = c.begin(a)
+		}
+	}
+	return c, err
+}
+
+// finish takes turns until the first chunk has ended, and returns its last report.
+func (c *loop) finish() (done wire.Done, err error) {
+	for l := c.lanes[0]; len(c.lanes) > 0 && c.lanes[0] == l; {
+		if err := c.endLanes(); err != nil {
+			return done, err
+		}
+		if len(c.lanes) == 0 || c.lanes[0] != l {
+			break
+		}
+		if _, err := c.turn(); err != nil {
+			for _, l := range c.lanes {
+				_, _ = l.run.close(err)
+			}
+			return done, err
+		}
+	}
+	for _, done = range c.worker.dones() {
+	}
+	return done, nil
+}
+
 // compute begins a chunk and finishes it.
 func (w *Worker) compute(ctx context.Context, assign wire.Assign) (wire.Done, error) {
-	run, err := w.begin(ctx, assign)
+	c, err := w.beginAll(ctx, assign)
 	if err != nil {
 		return wire.Done{}, err
 	}
-	return w.computing.finish(ctx, run)
+	return c.finish()
 }

@@ -76,7 +76,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 	return &batchReader{
 		reader: reader, options: options, marked: options.Reprocess, sizes: &w.sizes,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
-		free: make(chan *input.Batch, 4*ahead), taken: new(takenBatches),
+		free: make(chan *input.Batch, 4*ahead), taken: &takenBatches{batches: make(map[*input.Batch][]fetchRecord)},
 		inputs: w.host.info.Inputs, check: jsonline.Want(names...), fetch: newFetching(w.openFetcher(), w.setup, c), each: w.host.info.Concurrency > 0,
 	}, nil
 }
@@ -87,9 +87,7 @@ func (w *Worker) openFetcher() *fetch.Fetcher {
 	if o := w.setup.Fetch; w.fetcher == nil && len(o.Members) > 0 {
 		held := heldBatches + max(1, w.host.info.InFlight) + w.host.info.Ahead
 		w.fetcher = fetch.New(fetch.Options{
-			Root: o.Root, MaxBytes: o.MaxBytes, Concurrency: o.Concurrency, PerHost: o.PerHost,
-			Timeout: o.Timeout, Retries: o.Retries, AllowPrivate: o.AllowPrivate,
-			HoldBytes: int64(held) * int64(w.setup.Records.BatchBytes),
+			Fetch: o, HoldBytes: int64(held) * int64(w.setup.Records.BatchBytes),
 			Allocate: func(size int) fetch.Memory {
 				if memory := w.host.alloc(size); memory != nil {
 					return memory
@@ -112,7 +110,7 @@ func (w *Worker) prefetched() int {
 
 // one reads a single record.
 func (b *batchReader) one() (*batchTask, error) {
-	batch := b.take()
+	batch := b.empty()
 	if err := b.reader.Read(batch, 1, b.options.BatchBytes); err != nil {
 		return nil, err
 	}
@@ -128,7 +126,7 @@ func (b *batchReader) run(ctx context.Context) {
 	defer close(b.done)
 	defer close(b.batches)
 	for {
-		batch := b.take()
+		batch := b.empty()
 		size := b.sizes.size()
 		records, bytes, smallest := b.limits(size)
 		if b.fetch != nil && !b.each {
@@ -180,15 +178,15 @@ func (b *batchReader) limits(size int) (records, bytes int, smallest bool) {
 	return int(rest.Border(0, every)), share * b.options.BatchBytes, rest.First/every%2 == 1
 }
 
-// take returns an empty batch, reusing memory if possible.
-func (b *batchReader) take() *input.Batch {
+// empty returns an empty batch, reusing memory if possible.
+func (b *batchReader) empty() *input.Batch {
 	var batch *input.Batch
 	select {
 	case batch = <-b.free:
 	default:
 		batch = new(input.Batch)
 	}
-	b.taken.add(batch)
+	b.taken.attach(batch, nil)
 	return batch
 }
 
@@ -259,7 +257,7 @@ func (b *batchReader) fetchedFor(ctx context.Context, batch *input.Batch) ([]fet
 			return nil, err
 		}
 	}
-	fetched, err := b.fetch.take(batch)
+	fetched, err := b.fetch.filesOf(batch)
 	b.taken.attach(batch, fetched)
 	return fetched, err
 }
@@ -332,16 +330,7 @@ type takenBatches struct {
 	batches map[*input.Batch][]fetchRecord
 }
 
-func (t *takenBatches) add(batch *input.Batch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.batches == nil {
-		t.batches = make(map[*input.Batch][]fetchRecord)
-	}
-	t.batches[batch] = nil
-}
-
-// attach makes files live as long as a batch.
+// attach adds a batch, or makes files live as long as it.
 func (t *takenBatches) attach(batch *input.Batch, files []fetchRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,6 +14,10 @@ import (
 // results that arrived are valid, and batches lost with a dead kernel are rerun one at a
 // time, so that the blame is certain. Batches of the next chunk stay in flight as they are.
 func (c *computing) recover(task *batchTask, err error) error {
+	failure := fault.As(err)
+	if failure == nil {
+		return err // the context ended
+	}
 	flight := c.flight
 	c.flight = nil
 	outcomes := make([]error, len(flight))
@@ -22,16 +26,16 @@ func (c *computing) recover(task *batchTask, err error) error {
 		outcomes[i] = c.await(other)
 		other.took = max(1, time.Since(began))
 	}
-	if lost(err) {
+	if lost(failure) {
 		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })
-		c.share()
+		c.giveBack()
 	}
-	if err := task.run.isolate(task, err); err != nil {
+	if err := task.run.rerun(task, failure); err != nil {
 		return err
 	}
 	for i, other := range flight {
 		if other.run != task.run {
-			if other.run == c.next { // otherwise it was given back during a search
+			if len(c.loop.lanes) > 1 { // otherwise it was given back during a search
 				c.flight = flight[i:]
 			}
 			break
@@ -48,59 +52,58 @@ func (c *computing) recover(task *batchTask, err error) error {
 }
 
 // lost reports whether a batch failed by losing the kernel process.
-func lost(err error) bool {
-	e := fault.As(err)
-	return e != nil && (e.Kind == fault.Crash || e.Kind == fault.Timeout || e.Sign == fault.HostMemory)
+func lost(e *fault.Error) bool {
+	return e.Kind == fault.Crash || e.Kind == fault.Timeout || e.Sign == fault.HostMemory
 }
 
-// share gives assigned work back to other workers while a search restarts the kernel again
+// giveBack gives assigned work back to other workers while a search restarts the kernel again
 // and again: the next chunk and, if the orchestrator has asked for it, the rest of the
 // current one.
-func (c *computing) share() {
-	next, given := c.next, c.next != nil
-	c.next = nil
+func (c *computing) giveBack() {
+	lanes := c.loop.lanes
+	given := len(lanes) > 1
 	if !given {
 		select {
 		case assign, more := <-c.worker.assigned:
 			if given = more; given {
-				next, _ = c.worker.begin(c.ctx, assign) // if it cannot be read, the next worker reports why
+				_ = c.loop.begin(assign) // if it cannot be read, the next worker reports why
 			}
 		default:
 		}
 	}
-	if next != nil {
-		_, _ = next.close(errGivenBack)
+	for _, l := range c.loop.lanes[1:] {
+		_, _ = l.run.close(errGivenBack)
 	}
+	c.loop.lanes = lanes[:1]
 	if given {
-		c.worker.send(wire.Message{ReturnPrefetched: &wire.ReturnPrefetched{}})
+		c.worker.send(wire.Message{ReturnPrefetched: true})
 	}
-	c.stopping(true)
+	c.obey(lanes[0].run, true)
 }
 
 var errGivenBack = errors.New("given back")
 
 // await waits for a batch in flight after a failed one, and kills a kernel that hangs.
 func (c *computing) await(task *batchTask) error {
-	ctx, cancel := c.worker.stops.untilOverdue(c.ctx)
+	ctx, cancel := c.worker.stops.untilOverdue(c.loop.ctx)
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, c.worker.host.limit(task.load))
 	defer cancelWait()
 	err := task.results.Wait(ctx)
-	if ctx.Err() != nil && c.ctx.Err() == nil && fault.As(err) == nil {
+	if ctx.Err() != nil && c.loop.ctx.Err() == nil && fault.As(err) == nil {
 		c.worker.host.kill()
 		return fault.KernelTimeout.Of(fault.Crash, "kernel did not respond")
 	}
 	return err
 }
 
-// errOverdue: the job is stopping, and its drain timeout has expired.
-var errOverdue = errors.New("the drain timeout has expired")
-
-// abandon ends the chunk before the batches in flight: the job is stopping and their drain
-// timeout has expired. The next run computes them.
-func (c *computing) abandon() {
+// abandon ends the chunks before the batches in flight.
+func (c *computing) abandon() error {
 	c.worker.log.Warn("abandoned the batches in flight: the job is stopping and the drain timeout expired", "batches", len(c.flight))
 	c.worker.host.kill()
 	c.flight = nil
-	c.current.interrupt()
+	for _, l := range c.loop.lanes {
+		l.run.interrupt()
+	}
+	return nil
 }

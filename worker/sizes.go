@@ -125,7 +125,7 @@ func (b *batchSizes) shrink(of load) {
 	if of.cost > 0 {
 		b.cost.shrink(of.cost)
 		if b.auto != nil && !b.auto.done {
-			b.auto.settle()
+			b.auto.finish()
 		}
 		return
 	}

@@ -15,7 +15,7 @@ type sources struct {
 	warned   map[string]bool
 }
 
-func (s *sources) note(source wire.Source) {
+func (s *sources) add(source wire.Source) {
 	if s.known[source] {
 		return
 	}
@@ -26,32 +26,32 @@ func (s *sources) note(source wire.Source) {
 	s.pending = append(s.pending, source)
 }
 
-// notePrograms records files in their current state. Those in the same state as known are
+// addPrograms records files in their current state. Those in the same state as known are
 // not read again.
-func (s *sources) notePrograms(paths []string, known []wire.Program) {
+func (s *sources) addPrograms(paths []string, known []wire.Program) {
 	for _, program := range known {
 		s.programs.Add(program.Path, program.State, program.Sum)
 	}
 	for _, path := range paths {
-		s.note(wire.Source{Path: path, Sum: s.programs.Program(path)})
+		s.add(wire.Source{Path: path, Sum: s.programs.Program(path)})
 	}
 }
 
-// noteLoaded records what the running process has loaded. The caller must call it before it
+// addLoaded records what the running process has loaded. The caller must call it before it
 // releases a process.
-func (h *kernelHost) noteLoaded() {
+func (h *kernelHost) addLoaded() {
 	if h.process == nil {
 		return
 	}
 	for _, source := range h.process.Sources() {
-		h.sources.note(wire.Source(source))
+		h.sources.add(wire.Source(source))
 	}
 }
 
 // takeSources returns the sources that have not been reported to the orchestrator yet.
 func (h *kernelHost) takeSources() []wire.Source {
-	h.noteLoaded()
-	h.sources.notePrograms(h.named.Reread, nil)
+	h.addLoaded()
+	h.sources.addPrograms(h.named.Reread, nil)
 	list := h.sources.pending
 	h.sources.pending = nil
 	return list

@@ -33,8 +33,8 @@ func (s *spend) reached() bool {
 	return reached
 }
 
-// take counts a request, unless others have sent the last one meanwhile.
-func (s *spend) take() bool {
+// reserve counts a request, unless others have sent the last one meanwhile.
+func (s *spend) reserve() bool {
 	taken := s.figures.Take(figures.Requests, s.limits.Requests)
 	s.spent = s.spent || !taken
 	return taken

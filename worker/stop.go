@@ -31,19 +31,19 @@ func (s *stops) assign(first int64) {
 	s.cut.CompareAndSwap(first+1, 0) // the chunk is being tried again
 }
 
-// take records a request. Only one goroutine may call it.
-func (s *stops) take(request wire.Stop) {
+// request records a request. Only one goroutine may call it.
+func (s *stops) request(of wire.Stop) {
 	switch {
-	case request.Only != nil:
-		s.cut.Store(*request.Only + 1)
+	case of.Only != nil:
+		s.cut.Store(*of.Only + 1)
 		return
-	case request.Share:
+	case of.Share:
 		s.shared.Store(s.assigned.Load())
 		return
-	case request.Job && !closed(s.jobStopped):
+	case of.Job && !closed(s.jobStopped):
 		close(s.jobStopped)
-		if request.Drain > 0 {
-			time.AfterFunc(request.Drain, func() { close(s.overdue) })
+		if of.Drain > 0 {
+			time.AfterFunc(of.Drain, func() { close(s.overdue) })
 		}
 	}
 	s.lastChunk.Store(s.assigned.Load())

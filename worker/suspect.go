@@ -20,18 +20,10 @@ type suspects struct {
 	reported int64 // in the last report
 }
 
-// isolate reports a record that a search has isolated.
-func (s *suspects) isolate(p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
-	s.add(&s.isolated, p, batch, i, failure)
-}
-
-// wrote counts a failed record that is written.
-func (s *suspects) wrote(p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
-	s.add(&s.written, p, batch, i, failure)
-}
-
-// add counts a record, and reports it if twice as many have failed as at the last report.
-func (s *suspects) add(count *int64, p *partWriter, batch *input.Batch, i int, failure *fault.Error) {
+// suspect counts a failed record, as isolated or written, and reports it if twice as many have failed as at the last
+// report.
+func (p *partWriter) suspect(count *int64, batch *input.Batch, i int, failure *fault.Error) {
+	s := &p.suspects
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*count++

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // suspicion is the search for the record that ends the process of a concurrent kernel. All records
@@ -84,7 +84,7 @@ func (s *suspicion) outlived(flying map[int64]*flight, now time.Time) bool {
 // give it up, and answered others meanwhile. A kernel that answers nothing may hang because
 // of any record.
 func (s *suspicion) blames(l landing) bool {
-	return errors.Is(l.answer.Err, plugins.ErrUnresponsive) && s.heard.After(l.flight.started.Add(l.limit+heardWithin))
+	return errors.Is(l.answer.Err, process.ErrUnresponsive) && s.heard.After(l.flight.started.Add(l.limit+heardWithin))
 }
 
 // begin starts or continues the search after the process was lost with several suspects.

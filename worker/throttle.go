@@ -5,30 +5,29 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/gpurun/gpurun/internal/congestion"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 )
 
 // throttle decides how many records may be at a concurrent kernel.
 type throttle struct {
-	full    int               // the kernel's number
-	ceiling int               // less than that after the kernel ran out of memory
-	window  congestion.Window // of the server that the kernel asks
-	holding bool              // no record can be tried for now
-	since   time.Time         // when that last changed
+	full    int        // the kernel's number
+	ceiling int        // less than that after the kernel ran out of memory
+	window  congestion // of the server that the kernel asks
+	holding bool       // no record can be tried for now
+	since   time.Time  // when that last changed
 }
 
 func newThrottle(full int) throttle {
-	return throttle{full: full, ceiling: full, window: congestion.New(full)}
+	return throttle{full: full, ceiling: full, window: newCongestion(full)}
 }
 
 // capacity returns how many records may be at the kernel. share is the pace of the device.
 func (t *throttle) capacity(share float64, now time.Time) int {
-	if share <= 0 || t.window.Pause(now) > 0 {
+	if share <= 0 || t.window.pause(now) > 0 {
 		return 0
 	}
-	n := min(t.ceiling, t.window.Limit())
+	n := min(t.ceiling, int(t.window.limit))
 	if share < 1 {
 		n = min(n, max(1, int(share*float64(t.full))))
 	}
@@ -47,31 +46,28 @@ func (t *throttle) shrink(others int) bool {
 }
 
 // refuses reports whether the server refuses everything.
-func (t *throttle) refuses(now time.Time) bool {
-	refusals, _ := t.window.Refusals(now)
-	return refusals > 0
-}
+func (t *throttle) refuses() bool { return t.window.refusals > 0 }
 
 // follow reacts to what an answer shows about the server behind the kernel. If the server asks to
 // slow down, no record is sent for that time, and fewer at a time from then on. changed reports
 // that records can be tried no longer, because of why, or again.
 func (t *throttle) follow(l landing, failure *fault.Error, now time.Time) (why string, changed bool) {
-	outcome, after := congestion.Other, time.Duration(0)
+	state, after := serverUnknown, time.Duration(0)
 	switch a := l.answer; {
 	case a.Verdict == plugins.Later:
 	case a.Server == plugins.ServerOverloaded:
-		outcome = congestion.Overloaded
+		state = serverOverloaded
 	case a.Verdict == plugins.Retry:
 		if a.After > 0 {
 			after = backOff(1, a.After, rand.Float64())
 		}
 		if a.After > 0 || a.Server == plugins.ServerRefuses {
-			outcome = congestion.Refused
+			state = serverRefuses
 		}
 	case failure == nil || failure.Kind == fault.Record:
-		outcome = congestion.Served
+		state = serverServes
 	}
-	t.window.Ended(l.flight.round, outcome, after, now)
+	t.window.ended(l.flight.round, state, after, now)
 	if failure != nil && failure.Kind == fault.Stopped { // that ends the job, not the wait
 		return "", false
 	}
@@ -82,7 +78,7 @@ func (t *throttle) follow(l landing, failure *fault.Error, now time.Time) (why s
 // before this last changed.
 func (t *throttle) hold(l landing, now time.Time) (why string, changed bool) {
 	why = t.pauses(l.answer, now)
-	holding := why != "" || l.answer.Verdict == plugins.Later || t.holding && t.window.Pause(now) >= longPause
+	holding := why != "" || l.answer.Verdict == plugins.Later || t.holding && t.window.pause(now) >= longPause
 	if holding == t.holding || holding && why == "" || l.flight.started.Before(t.since) {
 		return "", false
 	}
@@ -95,7 +91,7 @@ const longPause = 5 * time.Second
 
 // pauses returns why no record is sent for a long time, or nothing.
 func (t *throttle) pauses(a plugins.Answer, now time.Time) string {
-	pause := t.window.Pause(now)
+	pause := t.window.pause(now)
 	switch {
 	case a.Verdict == plugins.Later:
 		return a.Message

@@ -59,7 +59,7 @@ func (t *tuner) good(of trial) {
 	t.elapsed += of.took
 	if of.size != t.size {
 		if t.odd++; t.odd >= tuneOdd || t.elapsed >= tuneTime {
-			t.settle()
+			t.finish()
 		}
 		return
 	}
@@ -83,7 +83,7 @@ func (t *tuner) judge() {
 		t.best, t.flat = t.current, 0
 	}
 	if t.flat >= tuneFlat || t.elapsed >= tuneTime || 2*t.size > maxTuned {
-		t.settle()
+		t.finish()
 		return
 	}
 	t.size *= 2
@@ -94,13 +94,13 @@ func (t *tuner) full(n int) {
 	if t.done {
 		return
 	}
-	t.settle()
+	t.finish()
 	if t.size >= n {
 		t.size = max(1, n/2)
 	}
 }
 
-func (t *tuner) settle() {
+func (t *tuner) finish() {
 	t.done = true
 	if t.best.size > 0 {
 		t.size = t.best.size

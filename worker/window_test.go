@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -111,7 +110,7 @@ func slowly(t *testing.T, w *Worker, n int, length func(i int) int, stop wire.St
 			}
 			time.Sleep(time.Millisecond)
 		}
-		w.stops.take(stop)
+		w.stops.request(stop)
 		w.pace.nudge()
 	}()
 	return b.String()
@@ -125,11 +124,12 @@ func TestStopInAWindow(t *testing.T) {
 			w := newGroupingWorker(t, 4)
 			a := assign(t, slowly(t, w, n, length, wire.Stop{}))
 			w.stops.assign(0)
-			run, err := w.begin(t.Context(), a)
+			c, err := w.beginAll(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			done, err := w.computing.finish(t.Context(), run)
+			run := c.lanes[0].run
+			done, err := c.finish()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,33 +167,27 @@ func TestCheckpointInAWindow(t *testing.T) {
 	for name, length := range lengths(n) {
 		t.Run(name, func(t *testing.T) {
 			w := newGroupingWorker(t, 4)
-			var sent bytes.Buffer
-			w.conn = wire.NewConn(&sent)
 			first := int64(0)
 			a := assign(t, slowly(t, w, n, length, wire.Stop{})) // no chunk was assigned before that stop
-			run, err := w.begin(t.Context(), a)
+			c, err := w.beginAll(t.Context(), a)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &w.computing
-			c.ctx, c.current = t.Context(), run
-			for run.rest.First == 0 {
-				if err := c.step(false); err != nil {
+			for c.lanes[0].run.rest.First == 0 {
+				if _, err := c.turn(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.stops.take(wire.Stop{Only: &first})
-			last, err := c.finish(t.Context(), run)
-			if err != nil {
+			w.stops.request(wire.Stop{Only: &first})
+			if err := c.endLanes(); err != nil {
 				t.Fatal(err)
 			}
-			message := wire.Message{}
-			for message.Done == nil {
-				if message, err = w.conn.Receive(); err != nil {
-					t.Fatal(err)
-				}
+			dones := w.dones()
+			last, err := c.finish()
+			if err != nil || len(dones) != 1 {
+				t.Fatal(err, dones)
 			}
-			cut, rest := *message.Done, a.Part+"-1"
+			cut, rest := dones[0], a.Part+"-1"
 			if !cut.Continues || cut.Segment.Tally.Records != 64 || cut.Rest.First != 64 || last.Segment.Tally.Records != n-64 || cut.Stats.Batches+last.Stats.Batches > 2*windowBatches+2 {
 				t.Errorf("%+v, then %+v", cut, last)
 			}
@@ -214,7 +208,7 @@ func lengths(n int) map[string]func(i int) int {
 	}
 }
 
-// sameAsPlain checks that the output of a chunk is that of a worker that does not group.
+// sameAsPlain checks that a chunk has the output that a worker computes which does not group.
 func sameAsPlain(t *testing.T, a wire.Assign, out string) {
 	t.Helper()
 	data, _ := os.ReadFile(a.Chunk.File)
@@ -230,11 +224,12 @@ func TestShareInAWindow(t *testing.T) {
 	w := newGroupingWorker(t, 4)
 	a := assign(t, slowly(t, w, n, func(i int) int { return i }, wire.Stop{Share: true}))
 	w.stops.assign(0)
-	run, err := w.begin(t.Context(), a)
+	c, err := w.beginAll(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := w.computing.finish(t.Context(), run)
+	run := c.lanes[0].run
+	done, err := c.finish()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +59,7 @@ type Worker struct {
 	computed          atomic.Int64 // records that a concurrent kernel has computed
 	awaits            atomic.Value // the wire.Awaits of the last report; empty at first
 	pace              *pacer
-	computing         computing
+	computing         *computing // of a kernel that computes batches
 	assigned          chan wire.Assign
 	renewed           chan wire.Renew // has room for the one before the next assignment
 	trims             chan struct{}   // requested, not done yet
@@ -100,9 +102,8 @@ func run(kernels map[string]func() plugins.Kernel) int {
 	if w.setup.Records.GrowBatch {
 		w.sizes.grown = newGrowth(w.setup.Records.BatchSize, newLimits(w.setup).timeout)
 	}
-	w.computing.worker = w
 	w.host = &kernelHost{
-		setup: w.setup, builtins: names(kernels), kernels: kernels, log: w.log,
+		setup: w.setup, builtins: slices.Sorted(maps.Keys(kernels)), kernels: kernels, log: w.log,
 		limits: newLimits(w.setup),
 	}
 
@@ -133,21 +134,21 @@ func (w *Worker) listen(cancel context.CancelFunc) {
 			w.clean()
 			os.Exit(0)
 		}
-		w.take(message)
+		w.handle(message)
 	}
 }
 
-// take handles a message, or queues it for the goroutine that computes chunks.
-func (w *Worker) take(message wire.Message) {
+// handle handles a message, or queues it for the goroutine that computes chunks.
+func (w *Worker) handle(message wire.Message) {
 	switch {
 	case message.Assign != nil:
 		w.stops.assign(message.Assign.Chunk.First)
 		w.assigned <- *message.Assign
 	case message.Stop != nil:
 		crash.Point("worker-stopping")
-		w.stops.take(*message.Stop)
+		w.stops.request(*message.Stop)
 		w.pace.nudge()
-	case message.Draining != nil:
+	case message.Draining:
 		w.draining.Store(true)
 	case message.Pace != nil:
 		w.pace.set(*message.Pace)
@@ -165,13 +166,14 @@ func (w *Worker) take(message wire.Message) {
 		}
 		w.renewed <- *message.Renew
 	case message.Layout != nil:
-		w.layouts.answer(message.Layout.Layout)
-	case message.Trim != nil:
+		w.layouts.answer(*message.Layout)
+	case message.Trim:
 		select {
 		case w.trims <- struct{}{}:
 		default: // requests that arrive before the kernel has freed memory are merged into one
 		}
-	case message.End != nil:
+		w.pace.nudge()
+	case message.End:
 		close(w.assigned)
 	}
 }
@@ -200,7 +202,7 @@ func (w *Worker) showAlive(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			_ = w.conn.Send(wire.Message{Alive: &wire.Alive{}})
+			_ = w.conn.Send(wire.Message{Alive: true})
 		case <-ctx.Done():
 			return
 		}
@@ -209,49 +211,43 @@ func (w *Worker) showAlive(ctx context.Context) {
 
 // serve opens the kernel and computes the assigned chunks.
 func (w *Worker) serve(ctx context.Context) {
-	if w.setup.GiveUp != nil {
-		newConcurrent(ctx, w).serve()
-		return
+	var err error
+	if w.setup.GiveUp == nil {
+		err = w.open(ctx)
 	}
-	info, err := w.host.describe(ctx)
 	if err == nil && !w.setup.DescribeOnly {
-		crash.Point("worker-start")
-		err = w.host.open(ctx)
+		err = newLoop(ctx, w).serve()
 	}
 	if err != nil {
 		w.fail(err)
 		return
 	}
+	if err := w.host.close(); err != nil {
+		w.send(wire.Message{Warned: &wire.Warned{Warnings: []string{err.Error()}}})
+	}
+}
+
+// open opens the kernel, or only describes it.
+func (w *Worker) open(ctx context.Context) error {
+	info, err := w.host.describe(ctx)
+	if err != nil {
+		return err
+	}
+	ready := wire.Ready{Info: info}
 	if w.setup.DescribeOnly {
 		crash.Point("worker-describe")
 		_ = w.host.close() // it is logged
-		w.send(wire.Message{Ready: &wire.Ready{Info: info, Files: w.host.named.Files, Data: w.host.named.Data, Interpreter: w.host.interpreter()}})
-		return
-	}
-	w.log.Info("kernel ready", "kernel", w.setup.Kernel)
-	w.send(wire.Message{Ready: &wire.Ready{Info: info, Sources: w.host.takeSources()}})
-	if info.Concurrency > 0 {
-		newConcurrent(ctx, w).serve()
-		return
-	}
-	for {
-		run, err := w.nextRun(ctx)
-		if err == nil && run == nil {
-			if err := w.host.close(); err != nil {
-				w.send(wire.Message{Warned: &wire.Warned{Warnings: []string{err.Error()}}})
-			}
-			return
+		ready.Files, ready.Data, ready.Interpreter = w.host.named.Files, w.host.named.Data, w.host.interpreter()
+	} else {
+		crash.Point("worker-start")
+		if err := w.host.open(ctx); err != nil {
+			return err
 		}
-		var done wire.Done
-		if err == nil {
-			done, err = w.computing.finish(ctx, run)
-		}
-		if err != nil {
-			w.fail(err)
-			return
-		}
-		w.report(done)
+		w.log.Info("kernel ready", "kernel", w.setup.Kernel)
+		ready.Sources = w.host.takeSources()
 	}
+	w.send(wire.Message{Ready: &ready})
+	return nil
 }
 
 // report sends the outcome of a chunk, or of its beginning.
@@ -260,26 +256,6 @@ func (w *Worker) report(done wire.Done) {
 	done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
 	crash.Point("worker-part-closed")
 	w.send(wire.Message{Done: &done})
-}
-
-// nextRun returns the chunk that was begun during the last one, or else the next assigned
-// chunk. It returns nil when there are no more.
-func (w *Worker) nextRun(ctx context.Context) (*chunkRun, error) {
-	if w.computing.next != nil {
-		return w.computing.next, nil
-	}
-	for {
-		select {
-		case <-w.trims:
-			w.trim(ctx)
-		case assign, more := <-w.assigned:
-			if !more {
-				return nil, nil
-			}
-			w.takeRenewed() // batches depend on nothing of the job
-			return w.begin(ctx, assign)
-		}
-	}
 }
 
 // takeRenewed reports whether the next assignment is the first of another job.

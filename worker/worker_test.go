@@ -35,7 +35,7 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := &Worker{pace: newPacer(), stops: newStops(), assigned: make(chan wire.Assign, 2)}
 			for _, message := range test.messages {
-				w.take(message)
+				w.handle(message)
 			}
 			for i, want := range test.ends {
 				run := &chunkRun{number: int64(i + 1), first: (<-w.assigned).Chunk.First}

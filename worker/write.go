@@ -156,7 +156,7 @@ func (p *partWriter) write(task *batchTask, lines *encoders) error {
 		if refusal == nil {
 			next += n
 			if outcome.Fault != nil {
-				p.suspects.wrote(p, task.batch, i, outcome.Fault)
+				p.suspect(&p.suspects.written, task.batch, i, outcome.Fault)
 			}
 		}
 		i += n

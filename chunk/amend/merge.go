@@ -25,7 +25,7 @@ type Retried struct {
 	// KeptApart: Errors is in the job folder, because the output does not hold the failed
 	// records.
 	KeptApart bool
-	// Parts are those of an output that is a folder; nil for a file.
+	// Parts lists the parts of an output that is a folder; nil for a file.
 	Parts []commit.ManifestPart
 	// Format is the format of the output, Store how its parts kept their results.
 	Format encode.Format
@@ -39,7 +39,7 @@ type Retried struct {
 	// SourceField is the member of results that says where their record comes from; empty
 	// for none. In Again it refers to the file of failed records.
 	SourceField string
-	// Layout is that of the columns of a job that has some, else nil. NoValues: the old output
+	// Layout describes the columns of a job that has some; else it is nil. NoValues: the old output
 	// has no values of them, because every record failed.
 	Layout   *columns.Layout
 	NoValues bool

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,5 +161,21 @@ func TestTableLayout(t *testing.T) {
 		if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	for _, c := range []Column{
+		{Kind: "uint4"}, {Kind: Float32, Width: -1}, {Kind: Float32, Width: 4, Dimensions: []int{4}}, {Kind: Float32, Width: 4, Dimensions: []int{2, 3}},
+		{Kind: Float32, Dimensions: []int{2, 0}}, {Kind: Float32, Width: 1, Dimensions: slices.Repeat([]int{1}, 32)},
+	} {
+		c.Name = "v"
+		if (&Layout{Columns: []Column{c}}).Validate() == nil {
+			t.Errorf("%v: no error", c)
+		}
+	}
+	l := Layout{Columns: []Column{{Name: "v", Kind: Float64, Width: 24, Dimensions: []int{2, 3, 4}}, {Name: "w", Kind: Bool}}}
+	if err := l.Validate(); err != nil || l.RowBytes() != 193 {
+		t.Error(l.RowBytes(), err)
 	}
 }

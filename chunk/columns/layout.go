@@ -3,10 +3,12 @@ package columns
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
+	"github.com/gpurun/gpurun/chunk/encode/npy"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -22,20 +24,14 @@ const (
 	Bool    Kind = "bool"
 )
 
+// kinds has the size of a value, and NumPy's name of the kind.
+var kinds = map[Kind]struct {
+	bytes int
+	dtype string
+}{Bool: {1, "|b1"}, Float16: {2, "<f2"}, Float32: {4, "<f4"}, Float64: {8, "<f8"}, Int64: {8, "<i8"}}
+
 // Bytes returns the size of a value, 0 for an unknown kind.
-func (k Kind) Bytes() int {
-	switch k {
-	case Bool:
-		return 1
-	case Float16:
-		return 2
-	case Float32:
-		return 4
-	case Float64, Int64:
-		return 8
-	}
-	return 0
-}
+func (k Kind) Bytes() int { return kinds[k].bytes }
 
 // IsFloat reports whether the values are floating-point numbers.
 func (k Kind) IsFloat() bool { return k == Float16 || k == Float32 || k == Float64 }
@@ -45,22 +41,44 @@ type Column struct {
 	Name  string `json:"name"`
 	Kind  Kind   `json:"kind"`
 	Width int    `json:"width,omitempty"`
-	// Dimensions are those of the values if there is more than one.
+	// Dimensions is set if the values have more than one dimension.
 	Dimensions []int `json:"dimensions,omitempty"`
 }
 
 // Bytes returns the size of a row's values.
 func (c Column) Bytes() int { return c.Kind.Bytes() * max(c.Width, 1) }
 
+// dimensions returns those of the values of a row, none if it is one value.
+func (c Column) dimensions() []int {
+	if len(c.Dimensions) == 0 && c.Width > 0 {
+		return []int{c.Width}
+	}
+	return c.Dimensions
+}
+
+// Header returns the header of an array that holds the column.
+func (c Column) Header(rows int64) []byte {
+	return npy.Header(kinds[c.Kind].dtype, rows, c.dimensions())
+}
+
+// hasShape reports whether the dimensions make up the width, and an array can have them.
+func (c Column) hasShape() bool {
+	width := 1
+	for _, n := range c.Dimensions {
+		if n < 1 || n > math.MaxInt32/width {
+			return false
+		}
+		width *= n
+	}
+	return len(c.Dimensions) == 0 || len(c.Dimensions) > 1 && width == c.Width && len(c.Header(math.MaxInt64)) == npy.HeaderBytes
+}
+
 // Shape describes the values for messages: float32, or float32[384].
 func (c Column) Shape() string {
-	switch {
-	case len(c.Dimensions) > 0:
-		return string(c.Kind) + strings.ReplaceAll(fmt.Sprint(c.Dimensions), " ", ",")
-	case c.Width > 0:
-		return fmt.Sprintf("%s[%d]", c.Kind, c.Width)
+	if c.Width == 0 {
+		return string(c.Kind)
 	}
-	return string(c.Kind)
+	return string(c.Kind) + strings.ReplaceAll(fmt.Sprint(c.dimensions()), " ", ",")
 }
 
 // Layout is what the rows of a job look like. It is fixed once for the whole job.
@@ -109,8 +127,8 @@ func (l *Layout) Validate() error {
 		if c.Name == "" || c.Kind.Bytes() == 0 || c.Width < 0 || c.Width > maxRow {
 			return fmt.Errorf("invalid column %q of %s", c.Name, c.Shape())
 		}
-		if err := c.Array().Validate(); err != nil {
-			return fmt.Errorf("column %q: %w", c.Name, err)
+		if !c.hasShape() {
+			return fmt.Errorf("column %q: an array with rows of the dimensions %d", c.Name, c.Dimensions)
 		}
 		if total += c.Bytes(); total > maxRow {
 			return errors.New("the columns of a row are too large")
@@ -125,8 +143,7 @@ func (l *Layout) Validate() error {
 // Shared is the layout of a running job, which is unknown until the first result. It is safe
 // for concurrent use.
 type Shared struct {
-	mu     sync.Mutex
-	layout *Layout
+	layout atomic.Pointer[Layout]
 	known  chan struct{}
 	spec   *Spec
 }
@@ -145,9 +162,7 @@ func (s *Shared) Get() *Layout {
 	if s == nil {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.layout
+	return s.layout.Load()
 }
 
 // Known is closed when the layout is known; nil if there are no columns.
@@ -160,22 +175,14 @@ func (s *Shared) Known() <-chan struct{} {
 
 // Fix sets the layout unless it is known already.
 func (s *Shared) Fix(l Layout) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.layout == nil {
-		s.layout = &l
+	if s.layout.CompareAndSwap(nil, &l) {
 		close(s.known)
 	}
 }
 
 // Settle fixes the layout of a job that has ended without any result.
 func (s *Shared) Settle() {
-	if s == nil {
-		return
-	}
-	select {
-	case <-s.known:
-	default:
+	if s != nil && s.Get() == nil {
 		s.Fix(s.spec.Fallback())
 	}
 }

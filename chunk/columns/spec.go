@@ -27,7 +27,7 @@ func (a ArraySpec) Store(c Column) Column {
 
 // TableSpec is what is known of a table's columns.
 type TableSpec struct {
-	// Columns are those of the table, in order; empty for all. A type may be empty.
+	// Columns lists the columns of the table, in order; empty for all. A type may be empty.
 	Columns []parquet.Column `json:"columns,omitempty"`
 	// Sample has the members of the first input records.
 	Sample parquet.Sample `json:"sample"`

@@ -13,8 +13,8 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// AppendRaw appends values of the given kind, which are raw, as values of the column. The
-// only conversion is that of floats to half precision.
+// AppendRaw appends values of the given kind, which are raw, as values of the column. It converts
+// nothing but floats to half precision.
 func (c Column) AppendRaw(dst []byte, kind Kind, raw []byte) []byte {
 	if kind == c.Kind {
 		return append(dst, raw...)
@@ -39,8 +39,8 @@ func (c Column) Takes(o Column) bool {
 // AppendJSON appends a JSON value as values of the column. One list may stand for lists of
 // lists. On an error it appends nothing.
 func (c Column) AppendJSON(dst, value []byte) ([]byte, error) {
-	dimensions := c.Dimensions
-	if nested := bytes.HasPrefix(bytes.TrimSpace(value[1:]), []byte("[")); c.Width > 0 && (len(dimensions) == 0 || !nested) {
+	dimensions := c.dimensions()
+	if nested := bytes.HasPrefix(bytes.TrimSpace(value[1:]), []byte("[")); c.Width > 0 && !nested {
 		dimensions = []int{c.Width}
 	}
 	longer, err := c.appendList(dst, value, dimensions)

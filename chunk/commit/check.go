@@ -73,41 +73,40 @@ type content struct {
 
 // tracks returns what the files of the durable output must contain.
 func (s State) tracks(options Options) (all []track) {
-	for kind, files := range s.files(options) {
-		t := track{files: files}
+	for _, f := range options.files() {
+		t := track{files: s.held(options, f)}
 		var base int64
-		for i, segment := range s.Output {
-			if kind == chunk.Results {
-				break
-			}
-			t.pieces = append(t.pieces, content{sum: segment.Files[kind], segments: i, failures: kind == chunk.Failures, base: base})
-			if options.Format.Table {
-				base += segment.Lines
-			} else {
-				base += segment.Files[chunk.Results].Bytes
-			}
-		}
-		if kind == chunk.Results {
-			t.pieces = s.units(Unit.sum)
-		}
-		if len(files) > 0 {
-			all = append(all, t)
-		}
-	}
-	for i, file := range s.arrayFiles(options) {
-		if file.path == "" {
+		switch {
+		case len(t.files) == 0:
 			continue
+		case f.kind == chunk.Results:
+			t.pieces = s.units(Unit.sum)
+		case f.kind >= chunk.PartFiles:
+			t.pieces = s.arrayContent(options, f.kind-chunk.PartFiles)
+		default:
+			for i, segment := range s.Output {
+				t.pieces = append(t.pieces, content{sum: segment.Files[f.kind], segments: i, failures: f.kind == chunk.Failures, base: base})
+				if options.Format.Table {
+					base += segment.Lines
+				} else {
+					base += segment.Files[chunk.Results].Bytes
+				}
+			}
 		}
-		// The header is written at the end, again if the output is not whole.
-		header := content{sum: chunk.FileSum{Bytes: npy.HeaderBytes}, any: true, segments: len(s.Output)}
-		if l := options.Layout.Get(); s.Complete && l != nil {
-			header.sum, header.any = chunk.FileSum{}, false
-			_, _ = header.sum.Write(options.Arrays[i].Header(l, s.sideBytes(i)))
-		}
-		side := func(u Unit) chunk.FileSum { return u.side(i) }
-		all = append(all, track{files: []piece{file}, pieces: append([]content{header}, s.units(side)...)})
+		all = append(all, t)
 	}
 	return all
+}
+
+// arrayContent returns what an array must contain. Its header is written at the end, again if the output
+// is not whole.
+func (s State) arrayContent(options Options, i int) []content {
+	header := content{sum: chunk.FileSum{Bytes: npy.HeaderBytes}, any: true, segments: len(s.Output)}
+	if l := options.Layout.Get(); s.Complete && l != nil {
+		header.sum, header.any = chunk.FileSum{}, false
+		_, _ = header.sum.Write(options.Arrays[i].Header(l, s.size(chunk.PartFiles+i)))
+	}
+	return append([]content{header}, s.units(func(u Unit) chunk.FileSum { return u.side(i) })...)
 }
 
 // units returns what units must have in one of the files.
@@ -188,47 +187,43 @@ func sizeOf(path string) (int64, error) {
 
 // Named reports whether some file of a complete output already has its final name.
 func (s State) Named(options Options) bool {
-	for kind, files := range s.files(options) {
-		if files == nil && options.keeps(kind) {
-			return true
-		}
-	}
-	for _, file := range s.arrayFiles(options) {
-		if file.path == "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(options.files(), func(f outputFile) bool { return !f.direct() && s.held(options, f) == nil })
 }
 
-// keeps reports whether a file of the output is written under a temporary name first.
-func (o Options) keeps(kind int) bool {
-	final, _ := o.paths()
-	return final[kind] != "" && (!isDirect(final[kind]) || files.IsFolder(final[kind]))
+// direct reports whether the file is written to without a temporary name, or is none.
+func (f outputFile) direct() bool {
+	return f.final == "" || isDirect(f.final) && !files.IsFolder(f.final)
 }
 
-// files returns the files that hold the durable output, with the size of each. It is nil
-// for files without a temporary name and for those that already have their final name.
-func (s State) files(options Options) (all [chunk.PartFiles][]piece) {
-	final, temporary := options.paths()
-	for kind, path := range temporary {
-		if !options.keeps(kind) {
-			continue
-		}
-		if _, err := os.Lstat(path); s.Complete && errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if kind != chunk.Results || options.PartBytes <= 0 {
-			all[kind] = []piece{{path, 0, s.Durable.Sizes[kind]}}
-			continue
-		}
-		parts := s.cutParts(options).parts
-		if s.Complete && NewManifest(parts, s.Durable.Tally.Counts, options.Format).heldBy(files.RealPath(filepath.Clean(final[kind]))) {
-			continue // the temporary folder is the one it replaced
-		}
-		for _, p := range parts {
-			all[kind] = append(all[kind], piece{filepath.Join(path, p.Name), 0, p.Bytes})
-		}
+// size returns how much of a file is durable. An array without rows has no header yet.
+func (s State) size(kind int) int64 {
+	switch {
+	case kind < chunk.PartFiles:
+		return s.Durable.Sizes[kind]
+	case len(s.Encoded) == 0 && !s.Complete:
+		return 0
+	}
+	return npy.HeaderBytes + s.sideSum(kind-chunk.PartFiles).Bytes
+}
+
+// held returns where a file of the durable output is: in its temporary file, or in the parts of a folder. It
+// is nil for one without a temporary name, and for one that already has its final name.
+func (s State) held(options Options, f outputFile) (all []piece) {
+	if f.direct() {
+		return nil
+	}
+	if _, err := os.Lstat(f.temporary); s.Complete && errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if f.kind != chunk.Results || options.PartBytes <= 0 {
+		return []piece{{f.temporary, 0, s.size(f.kind)}}
+	}
+	parts := s.cutParts(options).parts
+	if s.Complete && NewManifest(parts, s.Durable.Tally.Counts, options.Format).heldBy(files.RealPath(filepath.Clean(f.final))) {
+		return nil // the temporary folder is the one it replaced
+	}
+	for _, p := range parts {
+		all = append(all, piece{filepath.Join(f.temporary, p.Name), 0, p.Bytes})
 	}
 	return all
 }

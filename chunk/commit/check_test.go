@@ -42,7 +42,7 @@ func rotten(t *testing.T, partBytes int64) (*job, Options, State) {
 func TestDamagedOutputIsFound(t *testing.T) {
 	for _, partBytes := range []int64{0, 1} {
 		_, options, state := rotten(t, partBytes)
-		for kind, files := range state.files(options) {
+		for kind, files := range held(state, options) {
 			at, segment := int64(0), 0
 			for _, file := range files {
 				data, err := os.ReadFile(file.path)
@@ -83,7 +83,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s, parts of %d", name, partBytes), func(t *testing.T) {
 				j, options, state := rotten(t, partBytes)
-				files := state.files(options)[chunk.Results]
+				files := held(state, options)[chunk.Results]
 				chunktest.Must(t, damage(files[len(files)-1].path))
 				good, _, err := state.CheckOutput(t.Context(), options)
 				chunktest.Must(t, err)
@@ -131,7 +131,7 @@ func cmpErr(errs ...error) error {
 // TestUnreadableOutputIsKept: an output that cannot be read may be intact.
 func TestUnreadableOutputIsKept(t *testing.T) {
 	_, options, state := rotten(t, 0)
-	path := state.files(options)[chunk.Results][0].path
+	path := held(state, options)[chunk.Results][0].path
 	chunktest.Must(t, os.Rename(path, path+".aside"))
 	chunktest.Must(t, os.Symlink(filepath.Base(path), path)) // ELOOP, even for root
 	_, _, err := state.CheckOutput(t.Context(), options)

@@ -31,7 +31,6 @@ type trialSpec struct {
 	Parts   int64
 	Format  string
 	Replace bool // an existing output
-	Link    bool // the file system cannot rename without replacing
 	Batch   int
 	Planned []chunk.Chunk
 	Seed    uint64
@@ -60,9 +59,6 @@ func runTrial(spec string) error {
 	format, err := encode.ByName(s.Format)
 	if err != nil {
 		return err
-	}
-	if s.Link {
-		renameToNew = func(string, string) error { return syscall.EINVAL }
 	}
 	tr := trial{r: rand.New(rand.NewPCG(s.Seed, 0)), dir: s.Dir, apart: s.Apart, parts: s.Parts, replace: s.Replace, format: format, unit: trialUnit, planned: s.Planned, batch: s.Batch}
 	if err := tr.open(); err != nil || tr.done {
@@ -138,7 +134,7 @@ func TestCrashPoints(t *testing.T) {
 				}
 				passing, spec := how.passing, spec
 				spec.Dir, spec.Seed, spec.Apart, spec.Parts, spec.Format = t.TempDir(), r.Uint64(), passing%2 == 0, how.parts, how.format
-				spec.Link, spec.Replace = point == "linked", point == "exchanged"
+				spec.Replace = point == "exchanged"
 				if spec.Replace {
 					olderParts(t, filepath.Join(spec.Dir, "out"))
 				}

@@ -29,7 +29,7 @@ func (o *Output) Finish() error {
 		return err
 	}
 	crash.Point("complete")
-	return name(o.options, o.landed.durable, o.cutter.parts, o.results.arraySizes())
+	return name(o.options, o.head.Tally.Counts, o.cutter.parts, func(kind int) int64 { return o.targets[kind].size })
 }
 
 // seal ends the results.
@@ -41,54 +41,45 @@ func (o *Output) seal() error {
 	if o.units.endAll() {
 		o.units.reach(o.head)
 	}
-	if err := cmp.Or(o.land(true), o.settle()); err != nil {
+	if err := cmp.Or(o.land(true), o.awaitPoint()); err != nil {
 		return err
 	}
 	return o.results.complete()
 }
 
-// finishOrder: the results get their final name last, when all other files have theirs.
-var finishOrder = [chunk.PartFiles]int{chunk.Failures, chunk.FailedRecords, chunk.Results}
-
 // Complete renames the files of an output if a crash interrupted that after the
 // journal recorded them as complete.
 func Complete(options Options, state State) error {
-	var arrays []int64
-	for i := range options.Arrays {
-		arrays = append(arrays, state.sideBytes(i))
-	}
-	return name(options, state.Durable, state.cutParts(options).parts, arrays)
+	return name(options, state.Durable.Tally.Counts, state.cutParts(options).parts, state.size)
 }
 
-// name gives the files of a complete output their final names, as far as they do not have them yet.
-func name(options Options, d Durable, parts []ManifestPart, arrays []int64) error {
-	for i, a := range options.Arrays {
-		if err := nameSized(a.Path, options.arrayPath(i), arrays[i], options.Replace); err != nil {
+// name gives the files of a complete output, which have these sizes, their final names, as far as they do
+// not have them yet.
+func name(options Options, counts chunk.Counts, parts []ManifestPart, size func(kind int) int64) (err error) {
+	for _, f := range options.files() {
+		switch {
+		case f.kind == chunk.Results && options.PartBytes > 0:
+			err = NameFolder(f.temporary, f.final, NewManifest(parts, counts, options.Format), f.replace)
+		case f.final != "":
+			err = f.name(size(f.kind))
+		}
+		switch {
+		case err != nil:
 			return err
+		case f.kind >= chunk.PartFiles:
+			crash.Point("array-renamed")
+		default:
+			crash.Point("renamed")
 		}
-		crash.Point("array-renamed")
-	}
-	final, temporary := options.paths()
-	for _, i := range finishOrder {
-		var err error
-		if i == chunk.Results && options.PartBytes > 0 {
-			err = NameFolder(temporary[i], final[i], NewManifest(parts, d.Tally.Counts, options.Format), options.replaces(i))
-		} else if final[i] != "" {
-			err = nameSized(final[i], temporary[i], d.Sizes[i], options.replaces(i))
-		}
-		if err != nil {
-			return err
-		}
-		crash.Point("renamed")
 	}
 	return nil
 }
 
-// nameSized gives a file of this size its final name, unless it has it already, or was written to
+// name gives a file of this size its final name, unless it has it already, or was written to
 // directly.
-func nameSized(final, temporary string, size int64, replace bool) error {
-	path := files.RealPath(final)
-	info, err := os.Stat(temporary)
+func (f outputFile) name(size int64) error {
+	path := files.RealPath(f.final)
+	info, err := os.Stat(f.temporary)
 	named := errors.Is(err, os.ErrNotExist)
 	if named && isDirect(path) && !files.IsFolder(path) {
 		return nil
@@ -97,12 +88,12 @@ func nameSized(final, temporary string, size int64, replace bool) error {
 		info, err = os.Stat(path)
 	}
 	if err != nil || info.Size() != size {
-		return fault.JobDamaged.New("the job was complete, but %s has changed since", final)
+		return fault.JobDamaged.New("the job was complete, but %s has changed since", f.final)
 	}
 	if named { // but perhaps not durably
 		return storageOf(path, files.SyncDir(filepath.Dir(path)))
 	}
-	return NameFile(temporary, path, replace)
+	return NameFile(f.temporary, path, f.replace)
 }
 
 // Abandon closes the output without renaming its files. It makes as much as possible
@@ -117,12 +108,9 @@ func (o *Output) close() {
 	if o.units != nil {
 		o.units.drop()
 	}
-	_ = o.settle() // errors were reported before
+	_ = o.awaitPoint() // errors were reported before
 	o.writeback.end()
-	if o.results != nil {
-		o.results.close()
-	}
-	for i := range o.beside {
-		o.beside[i].close()
+	for i := range o.targets {
+		o.targets[i].close()
 	}
 }

@@ -50,7 +50,7 @@ func plan(t testing.TB, path string, options cutOptions) []chunk.Chunk {
 	if options.Split == input.SplitBytes && options.Limits == (input.Limits{}) {
 		info, err := os.Stat(path)
 		chunktest.Must(t, err)
-		source, err := input.Open([]input.Section{{Path: path}}, input.Options{ChunkBytes: chunk.CeilDiv(info.Size(), int64(options.Chunks))})
+		source, err := input.Open([]input.Section{{Files: []input.SectionFile{{}}, Path: path}}, input.Options{ChunkBytes: chunk.CeilDiv(info.Size(), int64(options.Chunks))})
 		chunktest.Must(t, err)
 		defer source.Close()
 		return drain(t, source)
@@ -65,7 +65,7 @@ func plan(t testing.TB, path string, options cutOptions) []chunk.Chunk {
 // counted returns the source of a file that was counted and split before.
 func counted(chunks []chunk.Chunk, records int64, before input.Earlier) (*input.Source, error) {
 	cut := &input.Cut{Chunks: chunks, Records: records, Sums: &input.Sums{}}
-	return input.Open([]input.Section{{Path: "in.jsonl", Cut: cut}}, input.Options{Earlier: before})
+	return input.Open([]input.Section{{Files: []input.SectionFile{{}}, Path: "in.jsonl", Cut: cut}}, input.Options{Earlier: before})
 }
 
 // drain takes all chunks.
@@ -98,6 +98,16 @@ func readAll(t testing.TB, chunks []chunk.Chunk) (all []chunktest.Line) {
 			t.Fatal(err)
 		}
 		reader.Close()
+	}
+	return all
+}
+
+// held returns the files that hold the durable output.
+func held(state State, options Options) (all [chunk.PartFiles][]piece) {
+	for _, f := range options.files() {
+		if f.kind < chunk.PartFiles {
+			all[f.kind] = state.held(options, f)
+		}
 	}
 	return all
 }

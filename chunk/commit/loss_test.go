@@ -24,7 +24,7 @@ func stop(_ testing.TB, tr *trial) string {
 // two durable points, because copying a changing folder would give a state that never
 // existed. (TestCrashPoints covers a death during a durable point, with real processes.)
 func kill(t testing.TB, tr *trial) string {
-	_ = tr.output.settle()
+	_ = tr.output.awaitPoint()
 	dir := t.TempDir()
 	chunktest.Must(t, os.CopyFS(dir, os.DirFS(tr.dir)))
 	tr.crash()
@@ -68,12 +68,11 @@ func powerLoss(t testing.TB, tr *trial) string {
 	}
 	_, starts := journalBytes(t, entries)
 	loseTail(t, r, tr.path("journal"), int64(starts[synced]))
-	_, temporary := tr.options().paths()
-	for i, path := range temporary {
+	for i, name := range Temporary {
 		if i == chunk.Results && tr.parts > 0 {
 			loseParts(t, tr, entries[:synced])
 		} else if i != chunk.FailedRecords || tr.apart {
-			loseTail(t, r, path, durable.Sizes[i])
+			loseTail(t, r, tr.path(name), durable.Sizes[i])
 		}
 	}
 	for _, name := range chunktest.Files(t, tr.path(PartsDir)) {

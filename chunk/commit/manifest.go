@@ -37,7 +37,7 @@ type Manifest struct {
 	Version int    `json:"version"`
 	// Encoding is the format of encoded parts; omitted for plain lines.
 	Encoding string `json:"encoding,omitempty"`
-	// Counts are those of the job; Lines and Bytes are the totals of all parts.
+	// Counts counts the records of the job; Lines and Bytes are the totals of all parts.
 	chunk.Counts
 	Lines int64          `json:"lines"`
 	Bytes int64          `json:"bytes"`

@@ -103,35 +103,25 @@ func move(from, to string, replace bool) error {
 // a file system.
 var (
 	exchangeNames = exchange
-	renameToNew   = renameNew
 	linkNames     = os.Link
 )
 
-// renameFree renames a file if the name is free. A dangling link counts as free.
+// renameFree renames a file if the name is free. A dangling link counts as free. A link, unlike renaming,
+// fails on every system if the name is taken.
 func renameFree(from, to string) error {
-	err := renameToNew(from, to)
-	for errors.Is(err, syscall.EINTR) {
-		err = renameToNew(from, to)
+	err := linkNames(from, to)
+	if err == nil {
+		crash.Point("linked")
+		return dropOldName(from, to)
 	}
-	if isUnsupported(err) {
-		if err = linkNames(from, to); err == nil {
-			crash.Point("linked")
-			return dropOldName(from, to)
-		}
-		if cannotLink(err) { // checking first is the best that remains
-			_, err = os.Lstat(to)
-			if errors.Is(err, os.ErrNotExist) {
-				return os.Rename(from, to)
-			}
-			if err == nil {
-				err = syscall.EEXIST
-			}
+	if cannotLink(err) { // checking first is the best that remains
+		_, err = os.Lstat(to)
+		if err == nil {
+			err = syscall.EEXIST
 		}
 	}
-	if errors.Is(err, os.ErrExist) {
-		if _, statErr := os.Stat(to); errors.Is(statErr, os.ErrNotExist) {
-			return os.Rename(from, to)
-		}
+	if _, none := os.Stat(to); errors.Is(none, os.ErrNotExist) {
+		return os.Rename(from, to)
 	}
 	return err
 }

@@ -14,11 +14,7 @@ import (
 // fileSystems are the kinds of file systems that an output may be on, seen from the job
 // folder.
 var fileSystems = map[string]func(t *testing.T) (work string){
-	"can rename to a new name": func(t *testing.T) string { return t.TempDir() },
-	"can link": func(t *testing.T) string {
-		without(t, syscall.EINVAL)
-		return t.TempDir()
-	},
+	"can link": func(t *testing.T) string { return t.TempDir() },
 	"can only replace": func(t *testing.T) string {
 		without(t, syscall.ENOSYS)
 		linkNames = func(string, string) error { return syscall.EPERM }

@@ -30,8 +30,8 @@ type Output struct {
 	units   *units   // of its results
 	results *results // what has been appended of them
 	landed  landed
-	beside  [chunk.PartFiles]target // the other files; not the results
-	failed  error                   // an append failed: nothing may be appended after it
+	targets []target // by the kinds of files
+	failed  error    // an append failed: nothing may be appended after it
 	closed  bool
 
 	// Appended since the last durable point.
@@ -64,7 +64,7 @@ type Options struct {
 	// UnitBytes is the size of a unit of an encoded output; default encode.UnitBytes. It must
 	// be the same when a job resumes.
 	UnitBytes int64
-	// Layout is that of the columns of a job that has some, else nil. Arrays are the files of
+	// Layout describes the columns of a job that has some; else it is nil. Arrays are the files of
 	// those that are stored beside the output.
 	Layout *columns.Shared
 	Arrays []Array
@@ -106,33 +106,36 @@ const (
 // complete.
 var Temporary = [chunk.PartFiles]string{"output.partial", "errors.partial", PartialFailures}
 
-// isOwn reports whether a file stays in the job folder: only its owner may read it.
-func (o Options) isOwn(kind int) bool {
-	return kind == chunk.Failures || kind == chunk.FailedRecords && o.KeepFailed
+// outputFile is a file of the output. Its kind is chunk.Results, chunk.FailedRecords, chunk.Failures, or
+// chunk.PartFiles plus the number of an array.
+type outputFile struct {
+	kind             int
+	final, temporary string      // final is empty if there is no such file
+	mode             os.FileMode // of one that stays in the job folder, only its owner may read
+	replace          bool        // it may replace an existing one
 }
 
-// replaces reports whether a file may replace an existing one. Files in the job folder
-// always may.
-func (o Options) replaces(kind int) bool { return o.Replace || o.isOwn(kind) }
-
-// mode returns the mode of a file of the output.
-func (o Options) mode(kind int) os.FileMode {
-	if o.isOwn(kind) {
-		return files.PrivateMode
+// files returns the files of the output in the order in which they get their final names: the results are
+// last, when all others have theirs.
+func (o Options) files() (all []outputFile) {
+	add := func(kind int, final, temporary string) {
+		all = append(all, outputFile{kind, final, filepath.Join(o.WorkDir, temporary), files.PublicMode, o.Replace})
 	}
-	return files.PublicMode
-}
-
-// paths returns the final and temporary names of the output's files.
-func (o Options) paths() (final, temporary [chunk.PartFiles]string) {
-	final = [chunk.PartFiles]string{o.Path, o.Errors, filepath.Join(o.WorkDir, FailuresFile)}
+	own := func(kind int, name string) {
+		add(kind, filepath.Join(o.WorkDir, name), Temporary[kind])
+		all[len(all)-1].mode, all[len(all)-1].replace = files.PrivateMode, true
+	}
+	for i, a := range o.Arrays {
+		add(chunk.PartFiles+i, a.Path, TemporaryArray(i))
+	}
+	own(chunk.Failures, FailuresFile)
 	if o.KeepFailed {
-		final[chunk.FailedRecords] = filepath.Join(o.WorkDir, KeptFile)
+		own(chunk.FailedRecords, KeptFile)
+	} else {
+		add(chunk.FailedRecords, o.Errors, Temporary[chunk.FailedRecords])
 	}
-	for i, name := range Temporary {
-		temporary[i] = filepath.Join(o.WorkDir, name)
-	}
-	return final, temporary
+	add(chunk.Results, o.Path, Temporary[chunk.Results])
+	return all
 }
 
 // Create begins an output.
@@ -149,7 +152,7 @@ func Resume(options Options, state State) (*Output, error) {
 		return nil, err
 	}
 	for _, s := range state.Segments {
-		if err := o.take(s); err != nil {
+		if err := o.appendInOrder(s); err != nil {
 			o.Abandon()
 			return nil, err
 		}
@@ -171,19 +174,22 @@ func openOutput(options Options, state State) (_ *Output, err error) {
 			o.close()
 		}
 	}()
-	if o.results, err = openResults(options, state, o.cutter, &o.writeback); err != nil {
-		return nil, err
-	}
-	final, temporary := options.paths()
-	for _, i := range []int{chunk.FailedRecords, chunk.Failures} {
-		if final[i] == "" {
-			continue
+	o.targets = make([]target, chunk.PartFiles+len(options.Arrays))
+	for _, f := range options.files() {
+		switch t := &o.targets[f.kind]; {
+		case f.kind == chunk.Results && options.PartBytes > 0:
+			*t, err = openPartFolder(f.final, f.temporary, o.cutter.parts)
+		case f.final != "":
+			*t, err = openTarget(f, options, state.size(f.kind))
 		}
-		if o.beside[i], err = openTarget(final[i], temporary[i], options, state.Durable.Sizes[i], options.mode(i)); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
-	t := &o.results.target
+	if o.results, err = openResults(options, state, o.cutter, o.targets, &o.writeback); err != nil {
+		return nil, err
+	}
+	t := o.results.target
 	direct := t.temporary == "" && !options.Format.Table // a table is of no use before its end
 	o.units = newUnits(options, direct, o.head.Next, len(state.Encoded) > 0 && t.size > t.begun)
 	if n := len(o.results.units); n > 0 {
@@ -210,11 +216,11 @@ func (o *Output) Commit(s chunk.Segment) error {
 		return err
 	}
 	crash.Point("journalled")
-	return o.take(s)
+	return o.appendInOrder(s)
 }
 
-// take appends a journaled segment when its turn comes.
-func (o *Output) take(s chunk.Segment) error {
+// appendInOrder appends a journaled segment when its turn comes.
+func (o *Output) appendInOrder(s chunk.Segment) error {
 	if o.failed != nil {
 		return o.failed
 	}
@@ -246,7 +252,7 @@ func (o *Output) append(s chunk.Segment) error {
 	if o.cutter.next(s.First) {
 		o.units.beginPart(o.cutter.last().Name)
 	}
-	if err := o.units.take(path, s, func() error { return o.land(false) }); err != nil {
+	if err := o.units.collect(path, s, func() error { return o.land(false) }); err != nil {
 		return err
 	}
 	base := o.raw // position of the part in the results
@@ -254,7 +260,7 @@ func (o *Output) append(s chunk.Segment) error {
 		base = o.lines
 	}
 	for i := chunk.FailedRecords; i < chunk.PartFiles; i++ {
-		t := &o.beside[i]
+		t := &o.targets[i]
 		copyPart := t.copyPart
 		if i == chunk.Failures {
 			copyPart = func(part *os.File) (int64, error) { return record.MoveFailures(t.writer, part, base) }
@@ -319,7 +325,7 @@ func (o *Output) perform(s step) error {
 	case s.mark != nil:
 		return o.landMark(*s.mark)
 	}
-	if err := o.settle(); err != nil { // it covers the part that ends
+	if err := o.awaitPoint(); err != nil { // it covers the part that ends
 		return err
 	}
 	return o.results.begin(s.part)
@@ -369,8 +375,10 @@ func (o *Output) Unencoded() int64 { return o.raw }
 // Size returns the size of the whole output so far. It estimates that of results that are
 // not encoded yet.
 func (o *Output) Size() int64 {
-	bytes := o.results.size() + o.beside[chunk.FailedRecords].size + o.beside[chunk.Failures].size
-	ratio := 1.0
+	bytes, ratio := int64(0), 1.0
+	for i := range o.targets {
+		bytes += o.targets[i].size
+	}
 	if o.results.raw > 0 {
 		ratio = float64(o.results.target.size) / float64(o.results.raw)
 	}

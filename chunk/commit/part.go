@@ -29,7 +29,7 @@ const (
 	partFiles
 )
 
-// suffixes are those of the names of a part's files.
+// suffixes end the names of a part's files.
 var suffixes = [partFiles]string{".out", ".err", ".failures", ".rows", ".cols"}
 
 // Part is the result of a segment while it is being written.
@@ -178,7 +178,7 @@ func (p *Part) fail(r input.Record, f record.Failure) error {
 // describe counts a failed record and writes its line of failures.jsonl.
 func (p *Part) describe(f record.Failure) error {
 	p.tally.Failed++
-	p.tally.Add(chunk.FailureTally(f.Kind.String(), f.Message, f.Detail, f.Line).In(chunk.Origin{File: f.Source, Row: f.Rows}, f.Record))
+	p.tally.Add(chunk.FailureTally(f.Kind.String(), f.Message, f.Detail, chunk.Origin{File: f.Source, Line: f.Line, Row: f.Rows}, f.Record))
 	line, err := f.AppendLine(nil)
 	if err == nil {
 		_, err = p.files[chunk.Failures].Write(line)
@@ -261,7 +261,7 @@ func RemovePart(path string) {
 	}
 }
 
-// EarlySuffix is that of the names of logs in which workers keep answers before they are
+// EarlySuffix ends the names of logs in which workers keep answers before they are
 // committed; see worker/early.
 const EarlySuffix = ".early"
 

@@ -37,7 +37,7 @@ func (o *Output) Checkpoint(now bool) error {
 			return err
 		}
 	}
-	if err := o.settle(); err != nil {
+	if err := o.awaitPoint(); err != nil {
 		return err
 	}
 	if len(o.parts) > 0 {
@@ -46,7 +46,7 @@ func (o *Output) Checkpoint(now bool) error {
 		o.syncParts()
 	}
 	if now {
-		return o.settle()
+		return o.awaitPoint()
 	}
 	return nil
 }
@@ -120,9 +120,9 @@ func (o *Output) makePoint() {
 	})
 }
 
-// settle waits for the durable point in progress. If it failed, its parts go to the next
+// awaitPoint waits for the durable point in progress. If it failed, its parts go to the next
 // one.
-func (o *Output) settle() error {
+func (o *Output) awaitPoint() error {
 	p := o.point
 	if p == nil {
 		return nil
@@ -152,11 +152,8 @@ func (o *Output) journal(entry Entry) error {
 
 // sync makes what was appended durable.
 func (o *Output) sync() error {
-	if err := o.results.sync(); err != nil {
-		return err
-	}
-	for i := range o.beside {
-		if err := o.beside[i].sync(); err != nil {
+	for i := range o.targets {
+		if err := o.targets[i].sync(); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,3 @@ import "syscall"
 
 // exchange is not supported here; the caller uses two renames.
 func exchange(string, string) error { return syscall.ENOSYS }
-
-// renameNew is not supported here either.
-func renameNew(string, string) error { return syscall.ENOSYS }

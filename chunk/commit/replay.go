@@ -123,11 +123,11 @@ func (r *replay) encode(e Encoded) error {
 	return nil
 }
 
-// takeUnits moves the units of these segments, which a durable point covers, to the output, and
+// coverUnits moves the units of these segments, which a durable point covers, to the output, and
 // returns their size, which should be want. A segment that no entry covers is a unit of its own.
 // Units without records end a file. A durable point that was begun before them may follow them in
 // the journal: only its size tells that it does not cover them.
-func (r *replay) takeUnits(segments []chunk.Segment, from, to, want int64) (bytes int64, err error) {
+func (r *replay) coverUnits(segments []chunk.Segment, from, to, want int64) (bytes int64, err error) {
 	at := from
 	for {
 		for len(segments) > 0 && segments[0].First < at {
@@ -183,7 +183,7 @@ func (r *replay) advance(d Durable) error {
 			at.Sizes[i] += s.Files[i].Bytes
 		}
 	}
-	bytes, err := r.takeUnits(r.output[known:], from, d.Next, d.Sizes[chunk.Results]-before)
+	bytes, err := r.coverUnits(r.output[known:], from, d.Next, d.Sizes[chunk.Results]-before)
 	if err != nil {
 		return err
 	}
@@ -228,25 +228,15 @@ func (s State) Done() int64 {
 
 // End returns the number of the record after the last one that the state holds.
 func (s State) End() int64 {
-	end := s.Durable.Next
-	for _, segment := range s.Segments {
-		end = max(end, segment.End())
+	if n := len(s.Segments); n > 0 {
+		return s.Segments[n-1].End()
 	}
-	return end
+	return s.Durable.Next
 }
 
 // Holds reports whether the state holds results for all of these records.
 func (s State) Holds(first, records int64) bool {
-	end := first + records
-	first = max(first, s.Durable.Next)
-	after := sort.Search(len(s.Segments), func(i int) bool { return s.Segments[i].End() > first })
-	for _, segment := range s.Segments[after:] {
-		if first >= end || segment.First > first {
-			break
-		}
-		first = segment.End()
-	}
-	return first >= end
+	return len(s.Remaining([]chunk.Chunk{{First: first, Records: records}})) == 0
 }
 
 // Remaining returns what remains of the planned chunks, in order. Every remaining chunk

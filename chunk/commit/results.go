@@ -11,7 +11,6 @@ import (
 	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 // results are the files of the output that hold results: lines or rows, in one file or in the
@@ -21,7 +20,7 @@ import (
 // its first unit, and ends with a tail that describes the row groups: a unit without rows.
 type results struct {
 	options   Options
-	target    target
+	target    *target
 	cutter    *partCutter
 	part      int    // number of the current file
 	units     []Unit // of a table: those of the current file
@@ -32,34 +31,20 @@ type results struct {
 	writeback *writeback
 }
 
-// openResults opens the files as a state describes them.
-func openResults(options Options, state State, cutter *partCutter, w *writeback) (r *results, err error) {
-	r = &results{options: options, cutter: cutter, part: len(cutter.parts) - 1, raw: state.Unencoded(), sum: state.ResultSum(), writeback: w}
-	final, temporary := options.paths()
-	if options.PartBytes > 0 {
-		r.target, err = openPartFolder(final[chunk.Results], temporary[chunk.Results], cutter.parts)
-	} else {
-		r.target, err = openTarget(final[chunk.Results], temporary[chunk.Results], options, state.Durable.Sizes[chunk.Results], files.PublicMode)
-	}
-	if err != nil {
-		return r, err
+// openResults begins after what a state describes.
+func openResults(options Options, state State, cutter *partCutter, targets []target, w *writeback) (*results, error) {
+	r := &results{
+		options: options, target: &targets[chunk.Results], arrays: targets[chunk.PartFiles:], writeback: w,
+		cutter: cutter, part: len(cutter.parts) - 1, raw: state.Unencoded(), sum: state.ResultSum(),
 	}
 	if options.Format.Table {
 		r.units = cutter.units
 	}
-	for i, a := range options.Arrays {
-		var size int64
-		if len(state.Encoded) > 0 {
-			size = state.sideBytes(i)
-		}
-		t, err := openTarget(a.Path, options.arrayPath(i), options, size, files.PublicMode)
-		if err != nil {
-			return r, err
-		}
-		r.arrays, r.arraySums = append(r.arrays, t), append(r.arraySums, state.sideSum(i))
-		if t.size == 0 { // the header is written at the end, when the number of rows is known
-			if _, err := r.arrays[i].Write(make([]byte, npy.HeaderBytes)); err != nil {
-				return r, fault.WriteFailed.New("write %s: %w", a.Path, err)
+	for i := range r.arrays {
+		r.arraySums = append(r.arraySums, state.sideSum(i))
+		if t := &r.arrays[i]; t.size == 0 { // the header is written at the end, when the number of rows is known
+			if _, err := t.Write(make([]byte, npy.HeaderBytes)); err != nil {
+				return nil, fault.WriteFailed.New("write %s: %w", t.path, err)
 			}
 		}
 	}
@@ -79,26 +64,30 @@ func (r *results) begin(name string) error {
 
 // add appends a unit.
 func (r *results) add(u *pendingUnit) (unit Unit, err error) {
-	defer u.release()
 	unit = Unit{Raw: u.lines, Meta: u.meta}
 	if u.err != nil {
 		return unit, u.err
 	}
-	sum, err := r.write(r.head())
-	if err != nil {
+	var sum chunk.FileSum
+	head := r.head()
+	_, _ = sum.Write(head)
+	if err := r.write(head); err != nil {
 		return unit, err
 	}
 	switch {
-	case u.copied:
+	case u.of.segments:
 		for _, p := range u.pieces {
 			if err == nil {
 				err = r.target.appendFile(p.path, p.length, r.target.copyPart)
 			}
 		}
 	case u.data == nil:
-		err = u.encode(&r.target)
-	default:
-		_, err = r.write(u.data.Bytes())
+		err = u.encode(r.target)
+	}
+	for _, data := range u.data {
+		if err == nil {
+			err = r.write(data)
+		}
 	}
 	if err == nil {
 		unit.Sides, err = r.addArrays(u)
@@ -106,24 +95,26 @@ func (r *results) add(u *pendingUnit) (unit Unit, err error) {
 	if err != nil {
 		return unit, err
 	}
-	r.writeback.begin(&r.target, u.sum.Bytes)
+	r.writeback.begin(r.target, u.sum.Bytes)
 	r.raw += u.lines
-	r.note(&unit, sum.Join(u.sum))
+	r.count(&unit, sum.Join(u.sum))
 	crash.Point("unit-appended")
 	return unit, nil
 }
 
 // end ends the current file of a table.
 func (r *results) end() (unit Unit, err error) {
-	tail, err := parquet.Tail(*r.options.Layout.Get().Table, placed(r.units))
+	tail, err := parquet.Tail(*r.options.Layout.Get().Table, placed(r.units), r.target.parts)
 	if err != nil {
 		return unit, fault.WriteFailed.Of(fault.Unknown, "end output: %w", err)
 	}
-	sum, err := r.write(append(r.head(), tail...))
-	if err != nil {
+	tail = append(r.head(), tail...)
+	if err := r.write(tail); err != nil {
 		return unit, err
 	}
-	r.note(&unit, sum)
+	var sum chunk.FileSum
+	_, _ = sum.Write(tail)
+	r.count(&unit, sum)
 	crash.Point("tail-appended")
 	return unit, nil
 }
@@ -136,19 +127,18 @@ func (r *results) head() []byte {
 	return []byte(parquet.Head)
 }
 
-func (r *results) write(data []byte) (sum chunk.FileSum, err error) {
+func (r *results) write(data []byte) error {
 	if len(data) == 0 {
-		return sum, nil
+		return nil
 	}
-	_, _ = sum.Write(data)
 	if _, err := r.target.Write(data); err != nil {
-		return sum, fault.WriteFailed.New("write output %s: %w", r.target.path, err)
+		return fault.WriteFailed.New("write output %s: %w", r.target.path, err)
 	}
-	return sum, nil
+	return nil
 }
 
-// note notes a unit that has been appended.
-func (r *results) note(u *Unit, sum chunk.FileSum) {
+// count adds a unit that has been appended to the sums of its file.
+func (r *results) count(u *Unit, sum chunk.FileSum) {
 	u.Bytes, u.CRC = sum.Bytes, sum.CRC
 	r.sum = r.sum.Join(sum)
 	r.cutter.parts[r.part].join(sum)
@@ -171,33 +161,6 @@ func placed(units []Unit) (groups []parquet.Placed) {
 		at += u.Bytes
 	}
 	return groups
-}
-
-// size returns the bytes of all files.
-func (r *results) size() int64 {
-	bytes := r.target.size
-	for _, size := range r.arraySizes() {
-		bytes += size
-	}
-	return bytes
-}
-
-func (r *results) arraySizes() (sizes []int64) {
-	for i := range r.arrays {
-		sizes = append(sizes, r.arrays[i].size)
-	}
-	return sizes
-}
-
-// sync makes what was appended durable.
-func (r *results) sync() error {
-	err := r.target.sync()
-	for i := range r.arrays {
-		if err == nil {
-			err = r.arrays[i].sync()
-		}
-	}
-	return err
 }
 
 // complete writes the headers of the arrays.
@@ -227,13 +190,6 @@ func (r *results) present() error {
 		}
 	}
 	return nil
-}
-
-func (r *results) close() {
-	r.target.close()
-	for i := range r.arrays {
-		r.arrays[i].close()
-	}
 }
 
 // addArrays appends a unit's rows to the arrays and returns the sums of what it appended.

@@ -180,8 +180,7 @@ func TestResumeRefuses(t *testing.T) {
 		chunktest.Must(t, err)
 		state, err := Replay(entries)
 		chunktest.Must(t, err)
-		_, temporary := options.paths()
-		chunktest.Must(t, os.Truncate(temporary[kind], state.Durable.Sizes[kind]-1))
+		chunktest.Must(t, os.Truncate(filepath.Join(options.WorkDir, Temporary[kind]), state.Durable.Sizes[kind]-1))
 		_, err = Resume(options, state)
 		chunktest.WantKind(t, err, fault.Conflict)
 	}
@@ -231,7 +230,7 @@ func TestDurableOrder(t *testing.T) {
 		t.Fatalf("%d files wait", got)
 	}
 	chunktest.Must(t, o.Commit(j.segment(t, 0, 10, false)))
-	chunktest.Must(t, o.settle())
+	chunktest.Must(t, o.awaitPoint())
 	entries, err := ReadJournal(options.Journal.path)
 	chunktest.Must(t, err)
 	points := 0
@@ -249,8 +248,8 @@ func TestDurableOrder(t *testing.T) {
 	// If the journal cannot be written, the parts stay.
 	chunktest.Must(t, options.Journal.Close())
 	segment := j.segment(t, 100, 10, false)
-	chunktest.Must(t, o.take(segment))
-	chunktest.WantKind(t, o.settle(), fault.Storage)
+	chunktest.Must(t, o.appendInOrder(segment))
+	chunktest.WantKind(t, o.awaitPoint(), fault.Storage)
 	chunktest.WantKind(t, o.Checkpoint(true), fault.Storage)
 	if got := chunktest.Files(t, j.parts()); len(got) != 2 {
 		t.Errorf("parts left: %v", got)
@@ -369,7 +368,7 @@ func TestAbandonAfterFinish(t *testing.T) {
 	for name, damage := range map[string]func(o *Output) error{
 		"nothing":        func(*Output) error { return nil },
 		"output":         func(o *Output) error { return o.results.target.file.Close() },
-		"failures":       func(o *Output) error { return o.beside[chunk.Failures].file.Close() },
+		"failures":       func(o *Output) error { return o.targets[chunk.Failures].file.Close() },
 		"no place to go": func(o *Output) error { o.options.Path = "/none/out.jsonl"; return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -418,10 +417,9 @@ func finished(t *testing.T, named int, apart bool, prepare func(j *job)) (*job, 
 	chunktest.Must(t, o.Commit(j.segment(t, 0, 3, apart)))
 	chunktest.Must(t, o.journal(Entry{Complete: &o.landed.durable}))
 	o.close()
-	final, temporary := options.paths()
-	for _, i := range finishOrder[:named] {
-		if final[i] != "" {
-			chunktest.Must(t, os.Rename(temporary[i], final[i]))
+	for _, f := range options.files()[:named] {
+		if f.final != "" {
+			chunktest.Must(t, os.Rename(f.temporary, f.final))
 		}
 	}
 	entries, err := ReadJournal(options.Journal.path)

@@ -37,8 +37,7 @@ const rewriteBlock = 16 << 10
 // NewRewriter begins to write an output to the folder options.WorkDir. Its files keep their
 // temporary names.
 func NewRewriter(options Options, part PartOptions) (*Rewriter, error) {
-	_, temporary := options.paths()
-	RemoveParts(temporary[chunk.Results]) // left by a killed attempt: they may be links
+	RemoveParts(filepath.Join(options.WorkDir, Temporary[chunk.Results])) // left by a killed attempt: they may be links
 	if err := os.MkdirAll(filepath.Join(options.WorkDir, PartsDir), 0o700); err != nil {
 		return nil, fault.WriteFailed.New("create output: %w", err)
 	}
@@ -96,7 +95,7 @@ func (r *Rewriter) Write(o Outcome) error {
 	return r.flushFull()
 }
 
-// Keep notes a failed record that stays where it is, in a part of the output that is linked. Its
+// Keep describes a failed record that stays where it is, in a part of the output that is linked. Its
 // position is that in the part.
 func (r *Rewriter) Keep(f Failed) error {
 	p := r.open()
@@ -191,10 +190,12 @@ func (r *Rewriter) Group(data, meta []byte, rows int64) error {
 	if err := r.EndGroup(); err != nil {
 		return err
 	}
-	u := &pendingUnit{data: bytes.NewBuffer(data), meta: meta, done: make(chan struct{})}
+	units := r.output.units
+	u := units.newUnit()
+	u.data, u.meta = [][]byte{data}, meta
 	_, _ = u.sum.Write(data)
 	close(u.done)
-	r.output.units.push(u)
+	units.queue = append(units.queue, step{unit: u})
 	r.output.lines += rows
 	r.output.cutter.add(chunk.Segment{Lines: rows})
 	return r.output.land(false)

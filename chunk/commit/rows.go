@@ -17,15 +17,6 @@ import (
 // files: an index with the length of each line, and the values of the columns. The lines of a
 // table are its rows, and have no values beside them.
 
-// rowUnits is how the units of an output with columns are encoded.
-type rowUnits struct {
-	layout *columns.Shared
-	table  bool
-	// stopped is closed when nothing more is encoded. Rows without values may wait for
-	// the layout until then.
-	stopped chan struct{}
-}
-
 // rowRange is the rows of a part that belong to a unit: ranges of its index and its values.
 type rowRange struct {
 	index, values piece
@@ -50,8 +41,8 @@ func (r *rowRange) count(values bool) {
 // unitRows limits the rows of a unit.
 const unitRows = 1 << 20
 
-// takeRows is takeLines for an output with columns.
-func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error {
+// collectRows is collectLines for an output with columns.
+func (u *units) collectRows(part string, s chunk.Segment, ended func() error) error {
 	if s.Columns == nil || s.Columns.Index.Bytes == 0 {
 		return nil
 	}
@@ -59,8 +50,8 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 	if err != nil {
 		return fault.PartDamaged.New("read part: %w", err)
 	}
-	rowBytes := int64(u.rows.layout.Get().RowBytes())
-	if u.rows.table {
+	rowBytes := int64(u.layout.Get().RowBytes())
+	if u.table {
 		rowBytes = 0
 	}
 	var at, from struct{ line, entry, value int64 }
@@ -103,29 +94,12 @@ func (u *units) takeRows(part string, s chunk.Segment, ended func() error) error
 	return nil
 }
 
-// await waits until the layout is known, and reports whether it is.
-func (r *rowUnits) await() bool {
-	select {
-	case <-r.layout.Known():
-		return true
-	case <-r.stopped:
-		return false
-	}
-}
-
-// stop ends all waits for the layout.
-func (r *rowUnits) stop() {
-	select {
-	case <-r.stopped:
-	default:
-		close(r.stopped)
-	}
-}
-
-// encodeTable encodes the unit, whose rows are in, as a row group. The row of a failed record is a
-// line, because it may be written before the layout is known.
-func (u *pendingUnit) encodeTable(w io.Writer, in io.Reader) error {
-	schema := u.format.layout.Get().Table
+// encodeTable encodes the unit as a row group, and returns its pages and its description. The row of a
+// failed record is a line, because it may be written before the layout is known.
+func (u *pendingUnit) encodeTable() (pages [][]byte, meta []byte, err error) {
+	in := &piecesReader{pieces: u.pieces}
+	defer in.close()
+	schema := u.of.layout.Get().Table
 	group, rows := parquet.NewGroup(*schema), schema.Rows()
 	buffered := bufio.NewReaderSize(io.TeeReader(in, &u.read.lines), copyBytes)
 	var data, failed []byte
@@ -133,32 +107,31 @@ func (u *pendingUnit) encodeTable(w io.Writer, in io.Reader) error {
 	for _, r := range u.rows {
 		index, err := r.index.read()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		_, _ = u.read.index.Write(index)
 		for len(index) > 0 {
 			var length int64
 			var isRow bool
 			if length, isRow, index, err = columns.NextEntry(index); err != nil {
-				return err
+				return nil, nil, err
 			}
 			data = slices.Grow(data[:0], int(length))[:length]
 			if _, err := io.ReadFull(buffered, data); err != nil {
-				return err
+				return nil, nil, err
 			}
 			row := data
 			if !isRow {
 				if failed, err = rows.Append(failed[:0], bytes.TrimSuffix(data, newline), nil); err != nil {
-					return err
+					return nil, nil, err
 				}
 				row = failed
 			}
 			if err := group.Add(row); err != nil {
-				return err
+				return nil, nil, err
 			}
 		}
 	}
-	var err error
-	u.meta, err = group.Finish(w)
-	return err
+	pages, meta = group.Finish()
+	return pages, meta, nil
 }

@@ -311,14 +311,10 @@ func TestDamagedEnd(t *testing.T) {
 // unname gives the files of a finished output their temporary names again.
 func (j *rowJob) unname(t testing.TB) {
 	t.Helper()
-	final, temporary := j.options.paths()
-	for i := range final {
-		if final[i] != "" {
-			chunktest.Must(t, os.Rename(final[i], temporary[i]))
+	for _, f := range j.options.files() {
+		if f.final != "" {
+			chunktest.Must(t, os.Rename(f.final, f.temporary))
 		}
 	}
-	for i, a := range j.options.Arrays {
-		chunktest.Must(t, os.Rename(a.Path, j.options.arrayPath(i)))
-	}
-	_ = os.Remove(ManifestPath(final[chunk.Results]))
+	_ = os.Remove(ManifestPath(j.options.Path))
 }

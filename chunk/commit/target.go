@@ -28,15 +28,15 @@ type target struct {
 // stays and its target is replaced.
 //
 // size is the size of the valid content; the rest is truncated.
-func openTarget(path, temporary string, options Options, size int64, mode os.FileMode) (target, error) {
-	if path == "-" {
+func openTarget(f outputFile, options Options, size int64) (target, error) {
+	if f.final == "-" {
 		stdout := options.Stdout
 		if stdout == nil {
 			stdout = os.Stdout
 		}
-		return target{path: path, writer: stdout, size: size}, nil
+		return target{path: f.final, writer: stdout, size: size}, nil
 	}
-	path = files.RealPath(path)
+	path := files.RealPath(f.final)
 	if isDirect(path) {
 		file, err := openDirect(path, options.Stop)
 		if err != nil {
@@ -45,11 +45,11 @@ func openTarget(path, temporary string, options Options, size int64, mode os.Fil
 		return target{path: path, writer: file, file: file, size: size}, nil
 	}
 	// Without O_APPEND, which would prevent the kernel from copying.
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, mode)
+	file, err := os.OpenFile(f.temporary, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, f.mode)
 	if err != nil {
 		return target{}, createFault(err)
 	}
-	t := target{path: path, temporary: temporary, writer: file, file: file, size: size}
+	t := target{path: path, temporary: f.temporary, writer: file, file: file, size: size}
 	if err := t.cut(size); err != nil {
 		file.Close()
 		return target{}, err

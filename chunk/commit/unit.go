@@ -2,14 +2,12 @@ package commit
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -28,13 +26,13 @@ var heldUnit int64 = 64 << 20
 type Unit struct {
 	// Raw is the number of bytes before encoding.
 	Raw int64 `json:"raw"`
-	// Bytes and CRC are those of the encoded unit.
+	// Bytes and CRC sum the encoded unit.
 	Bytes int64  `json:"bytes"`
 	CRC   uint32 `json:"crc"`
 	// Sides are the bytes of its rows in the arrays beside the output.
 	Sides []chunk.FileSum `json:"sides,omitempty"`
 	// Meta describes a row group of a table, for the end of its file.
-	Meta json.RawMessage `json:"meta,omitempty"`
+	Meta []byte `json:"meta,omitempty"`
 }
 
 // isTail reports whether the unit has no rows: it ends a file of a table.
@@ -50,18 +48,17 @@ type piece struct {
 
 // pendingUnit is a unit that is being encoded.
 type pendingUnit struct {
+	of     *units
 	pieces []piece
-	lines  int64        // bytes of pieces
-	raw    int64        // bytes of lines and values
-	codec  encode.Codec // nil for plain lines, and for a table
-	copied bool         // the pieces are whole files and are copied as they are; their writers have computed sum and read
-	format *rowUnits    // of an output with columns, else nil
-	rows   []rowRange   // the rows of pieces
-	count  int          // how many they are
+	lines  int64      // bytes of pieces
+	raw    int64      // bytes of lines and values
+	rows   []rowRange // the rows of pieces
+	count  int        // how many they are
+	ahead  bool       // it is encoded ahead
 
 	// Valid when done is closed.
 	done chan struct{}
-	data *bytes.Buffer // the encoded unit; nil if it is too long to be held
+	data [][]byte      // the encoded unit; nil if it is encoded when its turn comes
 	sum  chunk.FileSum // of data
 	read partSums      // of what was read
 	err  error
@@ -91,32 +88,39 @@ func (u *pendingUnit) add(p piece) {
 	u.pieces = append(u.pieces, p)
 }
 
+// hold encodes the unit in memory.
+func (u *pendingUnit) hold() {
+	if !u.of.table {
+		var data bytes.Buffer
+		u.err = u.encode(&data)
+		u.data = [][]byte{data.Bytes()}
+		return
+	}
+	u.data, u.meta, u.err = u.encodeTable()
+	for _, page := range u.data {
+		_, _ = u.sum.Write(page)
+	}
+	u.err = encodeFault(u.err)
+}
+
 // encode writes the unit to w and sums both sides.
 func (u *pendingUnit) encode(w io.Writer) (err error) {
 	in := &piecesReader{pieces: u.pieces}
 	defer in.close()
-	u.sum, u.read.lines = chunk.FileSum{}, chunk.FileSum{}
-	switch {
-	case u.format != nil && u.format.table:
-		err = u.encodeTable(io.MultiWriter(w, &u.sum), in)
-	case u.codec == nil:
+	if u.of.codec == nil {
 		u.sum, err = copySummed(w, in, u.lines)
 		u.read.lines = u.sum
-	default:
-		err = u.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read.lines), u.lines)
+	} else {
+		err = u.of.codec.Encode(io.MultiWriter(w, &u.sum), io.TeeReader(in, &u.read.lines), u.lines)
 	}
-	if err != nil && fault.As(err) == nil {
-		err = fault.WriteFailed.New("encode output: %w", err)
-	}
-	return err
+	return encodeFault(err)
 }
 
-// release returns the memory of the encoded unit.
-func (u *pendingUnit) release() {
-	if u.data != nil {
-		unitBuffers.Put(u.data)
-		u.data = nil
+func encodeFault(err error) error {
+	if err == nil || fault.As(err) != nil {
+		return err
 	}
+	return fault.WriteFailed.New("encode output: %w", err)
 }
 
 // copySummed copies size bytes of a part to w and sums them.

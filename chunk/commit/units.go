@@ -1,13 +1,12 @@
 package commit
 
 import (
-	"bytes"
 	"cmp"
 	"math"
 	"runtime"
-	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode"
 )
 
@@ -15,21 +14,23 @@ import (
 // What is to be done with them waits in a queue, in order. Plain lines need no encoding: their
 // units are the segments.
 type units struct {
-	codec encode.Codec
+	codec  encode.Codec
+	layout *columns.Shared // of an output with columns, else nil
+	table  bool
 	// bytes is the size of a unit, least the size from which it ends with a planned chunk.
 	bytes, least int64
 	segments     bool         // a unit is a segment
 	open         *pendingUnit // collects results
 	begun        bool         // the current file has a unit
 	since        mark         // what was collected since the last mark
-	rows         *rowUnits    // of an output with columns, else nil
 	// fileEnded: the current file of a table has its tail.
 	fileEnded bool
 
 	queue    []step
-	encoding int           // units in the queue
-	slots    chan struct{} // one per unit being encoded
-	finished chan struct{} // notifies that some unit is encoded
+	waiting  []*pendingUnit // in the queue, not being encoded yet
+	most     int            // how many units are encoded ahead,
+	ahead    int            // and how many are at present
+	finished chan struct{}  // notifies that some unit is encoded
 }
 
 // step is the next thing that happens to an encoded output: a part of a folder begins, a
@@ -51,22 +52,26 @@ type mark struct {
 	sums     partSums        // as their writers computed them
 }
 
-// encodeMemory is what encoded units may take together. A slot has one that is being encoded, twice,
-// and two that wait.
-const encodeMemory, perSlot = 1 << 30, 4
+// encodeMemory is how much memory the units that are encoded ahead may take together: each at most
+// twice its size before encoding.
+const encodeMemory = 1 << 30
+
+// encodeAhead returns how many units of a size are encoded ahead: twice as many as processors, because
+// they are appended in order.
+func encodeAhead(size int64, processors int) int {
+	return max(1, min(2*processors, encode.MaxEncoders, int(encodeMemory/2/size)))
+}
 
 // newUnits begins with record next. every ends a unit with every planned chunk, because the
 // output is read while it is written.
 func newUnits(options Options, every bool, next int64, begun bool) *units {
 	size := cmp.Or(options.UnitBytes, options.Format.UnitBytes, encode.Lines().UnitBytes)
 	u := &units{
-		codec: options.Format.Codec, bytes: size, least: size / leastShare, begun: begun, since: mark{first: next},
-		slots: make(chan struct{}, max(1, min(runtime.GOMAXPROCS(0), encode.MaxEncoders, int(encodeMemory/perSlot/size)))), finished: make(chan struct{}, 1),
+		codec: options.Format.Codec, layout: options.Layout, table: options.Format.Table,
+		bytes: size, least: size / leastShare, begun: begun, since: mark{first: next},
+		most: encodeAhead(size, runtime.GOMAXPROCS(0)), finished: make(chan struct{}, 1),
 	}
-	switch {
-	case options.Layout != nil:
-		u.rows = &rowUnits{layout: options.Layout, table: options.Format.Table, stopped: make(chan struct{})}
-	case options.Format.Codec == nil:
+	if u.layout == nil && u.codec == nil {
 		u.segments, u.bytes = true, math.MaxInt64
 	}
 	if every {
@@ -76,20 +81,15 @@ func newUnits(options Options, every bool, next int64, begun bool) *units {
 	return u
 }
 
-func (u *units) newUnit() *pendingUnit {
-	return &pendingUnit{codec: u.codec, format: u.rows, copied: u.segments}
-}
+func (u *units) newUnit() *pendingUnit { return &pendingUnit{of: u, done: make(chan struct{})} }
 
-// table reports whether the output is a table.
-func (u *units) table() bool { return u.rows != nil && u.rows.table }
-
-// take collects the results of a segment, which are in a part, and ends units as they become
+// collect collects the results of a segment, which are in a part, and ends units as they become
 // long enough. It calls ended after each.
-func (u *units) take(part string, s chunk.Segment, ended func() error) (err error) {
-	if u.rows != nil {
-		err = u.takeRows(part, s, ended)
+func (u *units) collect(part string, s chunk.Segment, ended func() error) (err error) {
+	if u.layout != nil {
+		err = u.collectRows(part, s, ended)
 	} else {
-		err = u.takeLines(part+suffixes[chunk.Results], s.Files[chunk.Results], ended)
+		err = u.collectLines(part+suffixes[chunk.Results], s.Files[chunk.Results], ended)
 	}
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (u *units) take(part string, s chunk.Segment, ended func() error) (err erro
 	return nil
 }
 
-func (u *units) takeLines(path string, file chunk.FileSum, ended func() error) error {
+func (u *units) collectLines(path string, file chunk.FileSum, ended func() error) error {
 	if u.segments && file.Bytes > 0 {
 		u.open.add(piece{path, 0, file.Bytes})
 		u.open.sum, u.open.read.lines = file, file
@@ -138,7 +138,7 @@ func (u *units) endSegment(s chunk.Segment, must bool) bool {
 	if u.open.raw > 0 && (must || u.open.raw >= u.least) {
 		u.end()
 	}
-	if u.open.raw == 0 && must && u.table() {
+	if u.open.raw == 0 && must && u.table {
 		u.endFile()
 	}
 	return u.open.raw == 0
@@ -157,7 +157,7 @@ func (u *units) endAll() (ended bool) {
 		u.end()
 		ended = true
 	}
-	if u.table() && !u.fileEnded {
+	if u.table && !u.fileEnded {
 		u.endFile()
 		ended = true
 	}
@@ -168,38 +168,33 @@ func (u *units) endAll() (ended bool) {
 func (u *units) end() {
 	unit := u.open
 	u.open, u.begun = u.newUnit(), true
-	unit.done = make(chan struct{})
-	u.push(unit)
-	if !u.table() && (u.codec == nil || unit.raw > heldUnit) { // nothing to encode, or too much to hold
+	u.queue = append(u.queue, step{unit: unit})
+	if !u.table && (u.codec == nil || unit.raw > heldUnit) { // nothing to encode, or too much to hold
 		close(unit.done)
 		return
 	}
-	go func() {
-		if u.rows != nil && !u.rows.await() {
-			close(unit.done) // the output was abandoned
-			return
-		}
-		u.slots <- struct{}{}
-		defer func() { <-u.slots }()
-		unit.data = unitBuffers.Get().(*bytes.Buffer)
-		unit.data.Reset()
-		unit.err = unit.encode(unit.data)
-		close(unit.done)
-		select {
-		case u.finished <- struct{}{}:
-		default:
-		}
-	}()
+	u.waiting = append(u.waiting, unit)
+	u.start()
 }
 
-// push puts a unit at the end of the queue.
-func (u *units) push(unit *pendingUnit) {
-	u.queue = append(u.queue, step{unit: unit})
-	u.encoding++
+// start begins to encode units that wait, as many as memory allows. None of them can be encoded before
+// the layout is known.
+func (u *units) start() {
+	for len(u.waiting) > 0 && u.ahead < u.most && (u.layout == nil || u.layout.Get() != nil) {
+		unit := u.waiting[0]
+		u.waiting = u.waiting[1:]
+		u.ahead++
+		unit.ahead = true
+		go func() {
+			unit.hold()
+			close(unit.done)
+			select {
+			case u.finished <- struct{}{}:
+			default:
+			}
+		}()
+	}
 }
-
-// unitBuffers hold encoded units.
-var unitBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // reach puts a mark at the end of the queue.
 func (u *units) reach(d Durable) {
@@ -213,7 +208,7 @@ func (u *units) reach(d Durable) {
 // beginPart puts the beginning of a part at the end of the queue. The part before it may lack its
 // tail, if a resume found that damaged.
 func (u *units) beginPart(name string) {
-	if u.table() && !u.fileEnded {
+	if u.table && !u.fileEnded {
 		u.endFile()
 	}
 	u.queue = append(u.queue, step{part: name})
@@ -225,12 +220,13 @@ func (u *units) next(wait bool) (step, bool) {
 	if len(u.queue) == 0 {
 		return step{}, false
 	}
+	u.start()
 	s := u.queue[0]
 	if s.unit != nil {
-		if u.rows != nil && u.rows.layout.Get() == nil {
+		if u.layout != nil && u.layout.Get() == nil {
 			return step{}, false // none of its rows has values, and nothing tells how long they are
 		}
-		if !wait && u.encoding <= 2*cap(u.slots) { // more need not wait to be appended
+		if !wait && len(u.waiting) == 0 {
 			select {
 			case <-s.unit.done:
 			default:
@@ -238,22 +234,21 @@ func (u *units) next(wait bool) (step, bool) {
 			}
 		}
 		<-s.unit.done
-		u.encoding--
+		if s.unit.ahead {
+			u.ahead--
+		}
 	}
 	u.queue[0] = step{}
 	u.queue = u.queue[1:]
 	return s, true
 }
 
-// drop waits for the units that are being encoded and discards them.
+// drop waits for the units that are being encoded and discards all.
 func (u *units) drop() {
-	if u.rows != nil {
-		u.rows.stop()
-	}
 	for _, s := range u.queue {
-		if s.unit != nil {
+		if s.unit != nil && s.unit.ahead {
 			<-s.unit.done
 		}
 	}
-	u.queue, u.encoding = nil, 0
+	u.queue, u.waiting = nil, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/chunktest"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/disktest"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -242,7 +243,7 @@ func TestEncodedDamageIsFound(t *testing.T) {
 	if len(state.Output) != 10 {
 		t.Fatalf("%d segments are durable", len(state.Output))
 	}
-	for _, files := range state.files(options) {
+	for _, files := range held(state, options) {
 		for _, file := range files {
 			data, err := os.ReadFile(file.path)
 			chunktest.Must(t, err)
@@ -286,7 +287,7 @@ func TestOpenUnitIsSynced(t *testing.T) {
 	defer o.Abandon()
 	for i := range int64(3) {
 		chunktest.Must(t, o.Commit(j.linesSegment(t, i, "a line\n", false)))
-		chunktest.Must(t, o.settle())
+		chunktest.Must(t, o.awaitPoint())
 		if since := o.units.since; since.synced != int(i)+1 || len(since.segments) != int(i)+1 {
 			t.Errorf("%d of %d parts are synced", since.synced, len(since.segments))
 		}
@@ -298,4 +299,42 @@ func TestOpenUnitIsSynced(t *testing.T) {
 			t.Errorf("durable up to record %d", e.Durable.Next)
 		}
 	}
+}
+
+// TestEncodeMemory: on no machine do the units of a format that are encoded ahead take more than 1 GB,
+// each of which holds its pages, or a buffer that grows; and no more are encoded ahead than allowed, not
+// even those that waited for the layout.
+func TestEncodeMemory(t *testing.T) {
+	for _, name := range encode.Names() {
+		f := format(t, name)
+		for processors := range 1024 {
+			if n := encodeAhead(f.UnitBytes, processors); n < 1 || int64(n)*2*f.UnitBytes > 1<<30 {
+				t.Fatalf("%s: %d units of %d bytes with %d processors", name, n, f.UnitBytes, processors)
+			}
+		}
+	}
+	j := newRowJob(t, "parquet", 0)
+	j.options.Layout = columns.NewShared(j.spec, nil)
+	o, err := Create(j.options)
+	chunktest.Must(t, err)
+	o.units.most = 2
+	for i := range int64(20) { // more than a unit each
+		chunktest.Must(t, o.Commit(j.segment(t, i*30, 30, false)))
+	}
+	if len(o.units.waiting) < 20 || o.units.ahead > 0 {
+		t.Errorf("%d units wait for the layout, %d do not", len(o.units.waiting), o.units.ahead)
+	}
+	j.options.Layout.Fix(j.layout)
+	for o.units.start(); len(o.units.queue) > 0; chunktest.Must(t, o.Land()) {
+		ahead := 0
+		for _, s := range o.units.queue {
+			if s.unit != nil && s.unit.ahead {
+				ahead++
+			}
+		}
+		if ahead > 2 || o.units.ahead != ahead {
+			t.Fatalf("%d units are encoded ahead, %d are counted", ahead, o.units.ahead)
+		}
+	}
+	chunktest.Must(t, o.Finish())
 }

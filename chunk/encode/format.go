@@ -40,7 +40,7 @@ var formats = []Format{
 // Lines is the format of plain JSON lines.
 func Lines() Format { return formats[0] }
 
-// Ending is that of the format's file names.
+// Ending returns how the format's file names end.
 func (f Format) Ending() string { return "." + f.Name }
 
 // Encodes reports whether the format differs from plain lines.

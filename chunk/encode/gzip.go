@@ -7,7 +7,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// GzipLevel is that of the gzip program.
+// GzipLevel is the default of the gzip program.
 const GzipLevel = 6
 
 // gzipCodec writes one gzip member per unit, without name or time.

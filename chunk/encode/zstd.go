@@ -7,7 +7,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ZstdLevel is that of the zstd program.
+// ZstdLevel is the default of the zstd program.
 const ZstdLevel = 3
 
 // zstdWindow is how far back a match may be, which bounds the memory of readers.

@@ -27,7 +27,7 @@ func (f *filler) fill() error {
 	for len(f.batch.Records) < f.maxRecords && r.rest.Length > 0 {
 		if newline := bytes.IndexByte(f.buffer[scanned:], '\n'); newline >= 0 {
 			end := scanned + newline
-			if !f.take(end, end+1) {
+			if !f.addLine(end, end+1) {
 				return nil
 			}
 			scanned = f.used
@@ -37,7 +37,7 @@ func (f *filler) fill() error {
 		unread := r.rest.Length - begun
 		switch {
 		case begun-1 > r.maxRecord: // one more for the carriage return
-			more, err := f.takeLong()
+			more, err := f.addLong()
 			if err != nil || !more {
 				return err
 			}
@@ -48,7 +48,7 @@ func (f *filler) fill() error {
 			}
 			scanned = f.used + int(begun)
 		default: // the last line has no newline
-			if !f.take(len(f.buffer), len(f.buffer)) {
+			if !f.addLine(len(f.buffer), len(f.buffer)) {
 				return nil
 			}
 			scanned = f.used
@@ -77,9 +77,9 @@ func (f *filler) readMore(unread int64) error {
 	return err
 }
 
-// take takes the line buffer[used:end]; next is where the following line starts. If the
-// batch is full, it takes nothing and returns false.
-func (f *filler) take(end, next int) bool {
+// addLine adds the line buffer[used:end]; next is where the following line starts. If the
+// batch is full, it adds nothing and returns false.
+func (f *filler) addLine(end, next int) bool {
 	start := f.used
 	line := trimReturn(f.buffer[start:end])
 	blank := isBlankLine(line)
@@ -93,15 +93,15 @@ func (f *filler) take(end, next int) bool {
 		if len(f.batch.Records) == 0 {
 			f.batch.begin = start
 		}
-		f.note(line, offset, int64(len(line)) > f.reader.maxRecord)
+		f.addRecord(line, offset, int64(len(line)) > f.reader.maxRecord)
 	}
 	return true
 }
 
-// takeLong maps the line at used, of which the buffer holds only the beginning. Such a line
+// addLong maps the line at used, of which the buffer holds only the beginning. Such a line
 // gets its own batch: if this batch already has records, the line begins the next one. It
 // reports whether this batch may continue.
-func (f *filler) takeLong() (bool, error) {
+func (f *filler) addLong() (bool, error) {
 	if len(f.batch.Records) > 0 {
 		return false, nil
 	}
@@ -124,7 +124,7 @@ func (f *filler) takeLong() (bool, error) {
 		return true, nil
 	}
 	f.batch.mapped = append(f.batch.mapped, m)
-	f.note(line, offset, true)
+	f.addRecord(line, offset, true)
 	return false, nil
 }
 
@@ -158,7 +158,7 @@ func (f *filler) advance(bytes int64, blank bool) {
 	}
 }
 
-func (f *filler) note(line []byte, offset int64, tooLong bool) {
+func (f *filler) addRecord(line []byte, offset int64, tooLong bool) {
 	rest := f.reader.rest
 	f.batch.Records = append(f.batch.Records, Record{
 		Data: line, Index: rest.First - 1, Line: rest.Line - 1, Offset: offset, TooLong: tooLong,

@@ -44,7 +44,7 @@ func open(t testing.TB, path string, options cutOptions) *Source {
 	t.Helper()
 	info, err := os.Stat(path)
 	chunktest.Must(t, err)
-	section := Section{Path: path, Window: options.Window}
+	section := Section{Files: []SectionFile{{}}, Path: path, Window: options.Window}
 	if options.Window == nil && options.Limits != (Limits{}) || options.Split.Counts(info.Size()) {
 		cut := cutFile(t, path, options)
 		section.Cut = &cut

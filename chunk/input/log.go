@@ -62,7 +62,6 @@ func (c loggedChunk) same(d loggedChunk) bool {
 
 // sectionEnd is what a section turned out to have.
 type sectionEnd struct {
-	Section int `json:"section"`
 	// Seen is the number of its records, Records that of those in chunks.
 	Seen    int64 `json:"seen"`
 	Records int64 `json:"records"`
@@ -117,7 +116,7 @@ func (l *Log) parse(data []byte) (good int64) {
 		line, rest, whole := bytes.Cut(data, newline)
 		payload, err := chunk.ParseLine(line)
 		var one loggedChunk
-		if !whole || err != nil || json.Unmarshal(payload, &one) != nil || !l.take(one) {
+		if !whole || err != nil || json.Unmarshal(payload, &one) != nil || !l.apply(one) {
 			return good
 		}
 		good += int64(len(line)) + 1
@@ -125,10 +124,10 @@ func (l *Log) parse(data []byte) (good int64) {
 	}
 }
 
-// take adds a line, and returns false if it does not follow from those before it. A chunk with
+// apply adds a line, and returns false if it does not follow from those before it. A chunk with
 // the number of an earlier one replaces it and what follows it: the stream ended there in one
 // run, but not in the next.
-func (l *Log) take(one loggedChunk) bool {
+func (l *Log) apply(one loggedChunk) bool {
 	switch {
 	case one.Damaged != nil:
 		l.bad[*one.Damaged] = true
@@ -140,7 +139,7 @@ func (l *Log) take(one loggedChunk) bool {
 		l.forget(*one.Forget)
 		return true
 	case one.End != nil:
-		l.section(one.End.Section).end = one.End
+		l.section(one.Section).end = one.End
 		return true
 	}
 	s := l.section(one.Section)
@@ -215,7 +214,7 @@ func (l *Log) add(one loggedChunk) error {
 			return nil
 		}
 	} else if one.End != nil {
-		if end := l.section(one.End.Section).end; end != nil && *end == *one.End {
+		if end := l.section(one.Section).end; end != nil && *end == *one.End {
 			return nil
 		}
 	} else if s := l.section(one.Section); one.Index < len(s.chunks) && s.chunks[one.Index] == one {

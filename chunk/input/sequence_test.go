@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,12 +32,17 @@ func (o *opened) Close() error { o.open.Add(-1); return nil }
 
 // decoded returns a section whose lines come from a decoder. open and most count decoders.
 func decoded(name string, data []byte, open, most *atomic.Int64) Section {
-	return Section{Name: name, Open: func(context.Context) (format.Lines, error) {
+	return fileSection(name, func(context.Context) (format.Lines, error) {
 		now := open.Add(1)
 		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 		}
 		return format.Lines{ReadCloser: &opened{bytes.NewReader(data), open}, First: 1}, nil
-	}}
+	})
+}
+
+// fileSection returns the section of one file that is decoded.
+func fileSection(name string, open func(context.Context) (format.Lines, error)) Section {
+	return Section{Files: []SectionFile{{Name: name, Open: open}}}
 }
 
 func openSequence(t testing.TB, sections []Section, options Options) *Source {
@@ -86,11 +92,12 @@ func readNamed(t testing.TB, source *Source) (all []named, chunks []chunk.Chunk)
 func bundled(r *rand.Rand, sections []Section) (all []Section) {
 	for i, s := range sections {
 		last := len(all) - 1
-		if s.Open == nil || last < 0 || all[last].Path != "" || r.IntN(3) == 0 {
+		if s.Path != "" || last < 0 || all[last].Path != "" || r.IntN(3) == 0 {
 			all = append(all, s)
 			continue
 		}
-		all[last] = Section{Files: append(all[last].files(), SectionFile{Name: s.Name, Number: i, Open: s.Open})}
+		s.Files[0].Number = i
+		all[last] = Section{Files: slices.Concat(all[last].Files, s.Files)}
 	}
 	return all
 }
@@ -115,7 +122,7 @@ func TestSequence(t *testing.T) {
 			}
 			if r.IntN(2) == 0 {
 				path := chunktest.Write(t, filepath.Join(dir, name), data)
-				sections = append(sections, Section{Name: name, Path: path})
+				sections = append(sections, Section{Files: []SectionFile{{Name: name}}, Path: path})
 			} else {
 				sections = append(sections, decoded(name, data, &open, &most))
 			}
@@ -206,8 +213,8 @@ func TestSequenceIsBounded(t *testing.T) {
 		t.Errorf("%d chunks; at most %d files were open, want 3", n, most.Load())
 	}
 	s := source
-	if len(s.reading) > 0 || len(s.files) > 0 || s.spooled != 0 {
-		t.Errorf("left: %d sections, %d files, %d bytes", len(s.reading), len(s.files), s.spooled)
+	if len(s.spool.files) > 0 || s.spool.bytes != 0 {
+		t.Errorf("left: %d files, %d bytes", len(s.spool.files), s.spool.bytes)
 	}
 	closeSource(t, source)
 }
@@ -260,7 +267,7 @@ func TestSequenceResumes(t *testing.T) {
 		for i := range 1 + r.IntN(5) {
 			name, data := fmt.Sprintf("file-%d", i), chunktest.Input(r, 40)
 			if r.IntN(3) == 0 {
-				sections = append(sections, Section{Name: name, Path: chunktest.Write(t, filepath.Join(dir, name), data)})
+				sections = append(sections, Section{Files: []SectionFile{{Name: name}}, Path: chunktest.Write(t, filepath.Join(dir, name), data)})
 				continue
 			}
 			sections = append(sections, decoded(name, data, &open, &most))
@@ -361,10 +368,10 @@ func TestSequenceGrows(t *testing.T) {
 
 // broken is a reader that fails after some data.
 func broken(data string) Section {
-	return Section{Name: "bad", Open: func(context.Context) (format.Lines, error) {
+	return fileSection("bad", func(context.Context) (format.Lines, error) {
 		r := io.MultiReader(strings.NewReader(data), &failOnce{err: errors.New("truncated")})
 		return format.Lines{ReadCloser: io.NopCloser(r), First: 1}, nil
-	}}
+	})
 }
 
 // TestSequenceDamage: a damaged file stops the job, or only the rest of it is skipped.
@@ -395,7 +402,7 @@ func TestSequenceDamage(t *testing.T) {
 		closeSource(t, source)
 
 		// In a bundle, the files after a damaged one are read too.
-		files := []SectionFile{{Name: "good", Open: good.Open}, {Name: "bad", Number: 1, Open: sections[1].Open}, {Name: "after", Open: good.Open}}
+		files := []SectionFile{{Name: "good", Open: good.Files[0].Open}, {Name: "bad", Number: 1, Open: sections[1].Files[0].Open}, {Name: "after", Open: good.Files[0].Open}}
 		dir := t.TempDir()
 		log := logIn(t, dir)
 		source = openSequence(t, []Section{{Files: files}}, Options{ChunkRecords: 10, SkipBad: true, Log: log})
@@ -441,9 +448,9 @@ func TestSequenceKeeps(t *testing.T) {
 	data := []byte(strings.Repeat("{\"a\":1}\n", 100))
 	options := Options{Dir: filepath.Join(dir, "spool"), ChunkRecords: 7, Keep: true, Ahead: 1, Log: logIn(t, dir)}
 	rows := func(r io.Reader) []Section {
-		return []Section{{Once: true, Open: func(context.Context) (format.Lines, error) {
+		return []Section{{Once: true, Files: []SectionFile{{Open: func(context.Context) (format.Lines, error) {
 			return format.Lines{ReadCloser: io.NopCloser(r), First: 1, Rows: func() bool { return true }}, nil
-		}}}
+		}}}}}
 	}
 	source, err := Open(rows(bytes.NewReader(data)), options)
 	if err != nil {
@@ -523,5 +530,28 @@ func TestChunkLogDamaged(t *testing.T) {
 				t.Fatalf("chunk %d is %+v", i, c)
 			}
 		}
+	}
+}
+
+// TestSectionOf: each record belongs to the section that it was read from, also if sections
+// are empty, and if the limit leaves sections unread.
+func TestSectionOf(t *testing.T) {
+	noLeaks(t)
+	var open, most atomic.Int64
+	texts := []string{"", "1\n2\n", "\n", "3\n4\n5\n", "6\n", ""}
+	for limit := range int64(8) {
+		var sections []Section
+		for i, text := range texts {
+			sections = append(sections, decoded(fmt.Sprint(i), []byte(text), &open, &most))
+		}
+		source := openSequence(t, sections, Options{ChunkRecords: 2, Limits: Limits{Limit: limit}})
+		for _, c := range drain(t, source) {
+			for record := c.First; record < c.First+c.Records; record++ {
+				if got := source.SectionOf(record); fmt.Sprint(got) != c.Source {
+					t.Errorf("limit %d: record %d is in section %d, want %s", limit, record, got, c.Source)
+				}
+			}
+		}
+		closeSource(t, source)
 	}
 }

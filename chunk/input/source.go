@@ -14,7 +14,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 const (
@@ -50,21 +49,16 @@ func (l Limits) Select(first, records int64) bool {
 // Section is a file or stream of an input, or several small files whose records share
 // chunks.
 type Section struct {
-	// Name is what messages and marks call it; "" for a stream without a name, and for the only
-	// file of an input if its chunks are ranges of it. Number is its place among all inputs.
-	Name   string
-	Number int
-	// Path is a file of plain lines, whose chunks are ranges of it. If it is empty, Open is
-	// called, once, and the lines are copied to spool files.
+	// Files are read one after the other. Their lines are copied to spool files, unless Path is
+	// set.
+	Files []SectionFile
+	// Path is the only file, of plain lines: its chunks are ranges of it.
 	Path string
-	Open func(ctx context.Context) (format.Lines, error)
 	// Window, if set, is the only part of the file at Path that is used.
 	Window *chunk.Chunk
 	// Cut, if set, are the chunks of the file at Path, which is the only one: its records have
 	// been counted, and it is not read again. Their numbers are those in the whole input.
 	Cut *Cut
-	// Files, if set, are read one after the other instead of Path and Open.
-	Files []SectionFile
 	// Size is the number of bytes of the files, 0 if unknown; Read returns how many of them
 	// have been read to be decoded. They serve to estimate the number of records.
 	Size int64
@@ -80,20 +74,14 @@ type Section struct {
 	Records int64
 }
 
-// SectionFile is one of several files that form a section.
+// SectionFile is a file or stream of a section.
 type SectionFile struct {
-	// Name is what messages and marks call it, Number its place among all input files.
+	// Name is what messages and marks call it; "" for a stream without a name, and for the only
+	// file of an input if its chunks are ranges of it. Number is its place among all inputs.
 	Name   string
 	Number int
-	Open   func(ctx context.Context) (format.Lines, error)
-}
-
-// files returns the files of a section that must be decoded.
-func (s *Section) files() []SectionFile {
-	if len(s.Files) > 0 {
-		return s.Files
-	}
-	return []SectionFile{{Name: s.Name, Number: s.Number, Open: s.Open}}
+	// Open is called once, unless the section has a Path.
+	Open func(ctx context.Context) (format.Lines, error)
 }
 
 // Options say how to split sections into chunks.
@@ -159,10 +147,10 @@ type Damage struct {
 //
 // All methods may be called concurrently, except Next with itself.
 type Source struct {
-	sections []Section
+	sections []*section
 	options  Options
-	counted  []int64 // the first record of each section, and the end; nil if unknown
-	once     bool    // a stream is among the sections
+	counted  bool // it is known how many records each section has
+	once     bool // a stream is among the sections
 	cancel   context.CancelFunc
 	readers  sync.WaitGroup
 
@@ -170,52 +158,14 @@ type Source struct {
 	changed chan struct{} // closed, and replaced, when something below has changed
 	next    int           // the section to be read next
 	head    int           // the section whose turn it is
-	reading map[int]*section
 	ready   []chunk.Chunk // for Next
-	starts  []int64       // the first record of each section up to head
-	sums    map[int]Sums  // of what was read of sections of plain lines
-	whole   map[int]bool  // that is all of it
-	seen    int64         // records before head, including those that the limits leave out
 	used    int64         // records before head in chunks
 	total   int64
 	blank   int64
-	spooled int64 // bytes in spool files
-	files   map[string]spoolFile
-	kept    []keptChunk // Keep: in order
-	past    int64       // bytes of the files before head
-	size    int64       // of all files; 0 if that is not known
+	spool   spoolFiles
+	past    int64 // bytes of the files before head
+	size    int64 // of all files; 0 if that is not known
 	err     error
-}
-
-// spoolFile is a file of the spool: how many of its records are still needed.
-type spoolFile struct{ records, bytes int64 }
-
-// keptChunk is a chunk whose spool file is kept: the number of the record behind its last one.
-// A kept spool replaces a stream that cannot be read again: its files stay until the results
-// of their records are durable.
-type keptChunk struct {
-	end  int64
-	file string
-}
-
-// section is a Section that is being read, or has been.
-type section struct {
-	chunks []sectionChunk // that wait for their turn
-	bytes  int64          // of a plain file: how many are in chunks
-	index  int            // how many had their turn
-	logged int            // how many are in the log
-	ended  bool
-	end    sectionEnd
-	err    error
-
-	endLogged bool
-}
-
-// sectionChunk is a chunk with what the log says about it. Its First counts from the start
-// of its section.
-type sectionChunk struct {
-	chunk.Chunk
-	logged loggedChunk
 }
 
 // Open starts to read sections.
@@ -231,58 +181,40 @@ func Open(sections []Section, options Options) (*Source, error) {
 	if options.Parallel <= 0 {
 		options.Parallel = runtime.GOMAXPROCS(0)
 	}
-	counted := countedStarts(sections)
-	if options.Limits != (Limits{}) && counted == nil {
-		options.Parallel = 1 // what a section may use depends on those before it
-	}
 	if options.Earlier == nil {
 		options.Earlier = nothing{}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Source{
-		sections: sections, options: options, cancel: cancel, changed: make(chan struct{}), counted: counted,
-		reading: make(map[int]*section), files: make(map[string]spoolFile), sums: make(map[int]Sums), whole: make(map[int]bool),
+		options: options, cancel: cancel, changed: make(chan struct{}), counted: true,
+		spool: spoolFiles{keep: options.Keep, files: make(map[string]spoolFile)},
 	}
-	for number, section := range sections {
-		s.size += section.Size
-		s.once = s.once || section.Once
-		s.addCounted(number)
+	var first int64
+	for number, one := range sections {
+		r := &section{Section: one, source: s, number: number, first: first}
+		s.sections = append(s.sections, r)
+		s.size += one.Size
+		s.once = s.once || one.Once
+		s.counted = s.counted && one.Counted
+		first += one.Records
+		r.addCut()
 	}
 	if s.once {
 		s.size = 0
 	}
-	for range min(options.Parallel, len(sections)) {
+	for range min(s.parallel(options.Parallel), len(sections)) {
 		s.readers.Go(func() { s.readSections(ctx) })
 	}
 	return s, nil
 }
 
-// countedStarts returns where sections start, and where the last one ends; nil if not all
-// are counted.
-func countedStarts(sections []Section) []int64 {
-	starts := make([]int64, 1, len(sections)+1)
-	for i, s := range sections {
-		if !s.Counted {
-			return nil
-		}
-		starts = append(starts, starts[i]+s.Records)
+// parallel returns how many of these sections can be read at a time: what a section may use
+// depends on those before it, unless they are counted.
+func (s *Source) parallel(most int) int {
+	if s.options.Limits != (Limits{}) && !s.counted {
+		return 1
 	}
-	return starts
-}
-
-// addCounted adds the chunks of a section that need not be read. job.json has them, so the log
-// does not.
-func (s *Source) addCounted(number int) {
-	cut := s.sections[number].Cut
-	if cut == nil {
-		return
-	}
-	s.total, s.blank, s.sums[number], s.whole[number] = s.total+cut.Records, s.blank+cut.Blank, *cut.Sums, true
-	state := &section{ended: true, endLogged: true, logged: len(cut.Chunks), end: sectionEnd{Seen: cut.Records, Records: cut.Records}}
-	for _, c := range cut.Chunks {
-		state.chunks = append(state.chunks, sectionChunk{Chunk: c})
-	}
-	s.reading[number] = state
+	return most
 }
 
 // broadcast wakes everyone who waits for a change. The caller must hold s.mu.
@@ -306,6 +238,39 @@ func (s *Source) await(ctx context.Context, ready func() bool) bool {
 		case <-ctx.Done():
 			return false
 		}
+	}
+}
+
+// readSections reads one section after the other, until there are no more or ctx ends.
+func (s *Source) readSections(ctx context.Context) {
+	for {
+		var r *section
+		if !s.await(ctx, func() bool {
+			for s.next < len(s.sections) && s.sections[s.next].Cut != nil {
+				s.next++
+			}
+			switch {
+			case s.err != nil || s.next >= len(s.sections) || s.head == len(s.sections):
+				return true
+			case s.next >= s.head+s.parallel(sectionsAhead):
+				return false
+			}
+			r = s.sections[s.next]
+			r.limit()
+			s.next++
+			return true
+		}) || r == nil {
+			return
+		}
+		end, err := r.read(ctx)
+		if err != nil && ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		s.mu.Lock()
+		r.ended, r.end, r.err = true, end, err
+		s.logKept()
+		s.broadcast()
+		s.mu.Unlock()
 	}
 }
 
@@ -347,27 +312,22 @@ func (s *Source) fill() bool {
 		if s.err != nil || s.head == len(s.sections) {
 			return true
 		}
-		r := s.reading[s.head]
-		if r == nil || len(r.chunks) == 0 {
+		r := s.sections[s.head]
+		if len(r.chunks) == 0 {
 			return false
 		}
-		if s.log(r, r.index+1); s.err != nil {
+		if r.log(r.taken + 1); s.err != nil {
 			return true
 		}
-		for len(s.starts) <= s.head {
-			s.starts = append(s.starts, s.seen)
-		}
 		c := r.chunks[0].Chunk
-		r.chunks, r.index = r.chunks[1:], r.index+1
-		c.First += s.seen
-		if s.options.Keep && c.File != "" {
-			s.kept = append(s.kept, keptChunk{c.First + c.Records, c.File})
-		}
+		r.chunks, r.taken = r.chunks[1:], r.taken+1
+		c.First += r.first
+		s.spool.hold(c)
 		s.ready = s.options.Earlier.Remaining([]chunk.Chunk{c})
 		for _, left := range s.ready {
 			c.Records -= left.Records
 		}
-		s.release(c)
+		s.spool.release(c)
 		s.broadcast()
 	}
 	return true
@@ -376,73 +336,51 @@ func (s *Source) fill() bool {
 // advance goes on to the next section if all chunks of the current one were taken. The caller
 // must hold s.mu.
 func (s *Source) advance() bool {
-	r := s.reading[s.head]
-	if s.err != nil || r == nil || len(r.chunks) > 0 || !r.ended {
+	if s.err != nil || s.head == len(s.sections) {
+		return false
+	}
+	r := s.sections[s.head]
+	if len(r.chunks) > 0 || !r.ended {
 		return false
 	}
 	if s.err = r.err; s.err != nil {
 		return false
 	}
-	if s.logEnd(r); s.err != nil {
+	if r.logEnd(); s.err != nil {
 		return false
 	}
-	s.seen += r.end.Seen
 	s.used += r.end.Records
-	s.past += s.sections[s.head].Size
-	delete(s.reading, s.head)
-	s.head++
-	if limit := s.options.Limit; limit > 0 && s.used >= limit {
-		s.head = len(s.sections)
+	s.past += r.Size
+	for s.head++; s.head < len(s.sections); s.head++ {
+		s.sections[s.head].first = r.first + r.end.Seen
+		if limit := s.options.Limit; limit == 0 || s.used < limit {
+			break
+		}
 	}
 	s.broadcast()
 	s.logKept()
 	return true
 }
 
-// log writes the chunks of the current section up to an index to the log.
-func (s *Source) log(r *section, end int) {
-	for ; r.logged < end && s.err == nil; r.logged++ {
-		c := r.chunks[r.logged-r.index]
-		c.logged.First = c.First + s.seen
-		c.logged.Section, c.logged.Index = s.head, r.logged
-		s.err = s.options.Log.add(c.logged)
-	}
-}
-
-// logEnd writes the end of the current section to the log. The end of a stream in a kept spool
-// becomes durable, after its files: the job can now resume without the stream.
-func (s *Source) logEnd(r *section) {
-	if r.endLogged || s.err != nil {
-		return
-	}
-	r.endLogged, r.end.Section = true, s.head
-	s.err = s.options.Log.add(loggedChunk{End: &r.end})
-	if s.err == nil && s.options.Keep && s.sections[s.head].Once {
-		if s.err = spoolFault(files.SyncDir(s.options.Dir)); s.err == nil {
-			s.err = s.options.Log.sync()
-		}
-	}
-}
-
 // logKept writes to the log what is in a spool that is kept, whether or not a worker has
 // taken it.
 func (s *Source) logKept() {
-	r := s.reading[s.head]
-	if !s.options.Keep || r == nil {
+	if !s.options.Keep || s.head == len(s.sections) {
 		return
 	}
-	s.log(r, r.index+len(r.chunks))
+	r := s.sections[s.head]
+	r.log(r.taken + len(r.chunks))
 	if r.ended && r.err == nil {
-		s.logEnd(r)
+		r.logEnd()
 	}
 }
 
-// SectionOf returns the number of the section that a record is in, if its chunk had its turn.
-func (s *Source) SectionOf(record int64) (number int, ok bool) {
+// SectionOf returns the number of the section that a record of a chunk is in.
+func (s *Source) SectionOf(record int64) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after := sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > record })
-	return after - 1, after > 0
+	had := min(s.head+1, len(s.sections))
+	return sort.Search(had, func(i int) bool { return s.sections[i].first > record }) - 1
 }
 
 // SumsOf returns the checksums of what was read of a section of plain lines so far, and
@@ -450,7 +388,7 @@ func (s *Source) SectionOf(record int64) (number int, ok bool) {
 func (s *Source) SumsOf(number int) (sums Sums, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sums[number], s.whole[number]
+	return s.sections[number].sums, s.sections[number].whole
 }
 
 // Total returns the number of records in all chunks. While known is false, it is the number
@@ -460,12 +398,8 @@ func (s *Source) Total() (records int64, known bool) {
 	defer s.mu.Unlock()
 	for s.advance() {
 	}
-	known = s.err == nil
-	for i := s.head; i < len(s.sections) && known; i++ {
-		r := s.reading[i]
-		known = r != nil && r.ended && r.err == nil
-	}
-	return s.total, known
+	unknown := func(r *section) bool { return !r.ended || r.err != nil }
+	return s.total, s.err == nil && !slices.ContainsFunc(s.sections[s.head:], unknown)
 }
 
 // Estimate returns about how many records there are in all, judging by those in the bytes
@@ -474,12 +408,12 @@ func (s *Source) Estimate() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	read := s.past
-	for number, r := range s.reading {
-		switch section := s.sections[number]; {
+	for _, r := range s.sections[s.head:max(s.head, s.next)] {
+		switch {
 		case r.ended:
-			read += section.Size
-		case section.Read != nil:
-			read += min(section.Read(), section.Size)
+			read += r.Size
+		case r.Read != nil:
+			read += min(r.Read(), r.Size)
 		default:
 			read += r.bytes
 		}
@@ -507,21 +441,8 @@ func (s *Source) Stays(c chunk.Chunk) bool {
 func (s *Source) Release(c chunk.Chunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.release(c)
-}
-
-// release counts records: a chunk may be released in pieces, and its file is removed with the
-// last one. The caller must hold s.mu.
-func (s *Source) release(c chunk.Chunk) {
-	file, ok := s.files[c.File]
-	if !ok || s.options.Keep {
-		return
-	}
-	if file.records -= c.Records; file.records > 0 {
-		s.files[c.File] = file
-		return
-	}
-	s.remove(c.File)
+	s.spool.release(c)
+	s.broadcast()
 }
 
 // Sync makes durable what a resumed job must know about the records that were read. It must be
@@ -542,19 +463,7 @@ func (s *Source) Durable(next int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.kept) > 0 && s.kept[0].end <= next {
-		if file := s.kept[0].file; s.files[file].records > 0 { // otherwise it is the user's
-			s.remove(file)
-		}
-		s.kept = s.kept[1:]
-	}
-}
-
-// remove removes a spool file. The caller must hold s.mu.
-func (s *Source) remove(path string) {
-	s.spooled -= s.files[path].bytes
-	delete(s.files, path)
-	_ = os.Remove(path)
+	s.spool.durable(next)
 	s.broadcast()
 }
 

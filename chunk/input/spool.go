@@ -20,47 +20,54 @@ import (
 // spoolWriters holds buffers of spool files.
 var spoolWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 256<<10) }}
 
-// spoolWriter fills one spool file after another with the lines of a section.
+// spoolWriter copies the lines of a section to one spool file after another.
 type spoolWriter struct {
-	in  *sectionReader
+	in  *section
 	ctx context.Context
 
 	name string      // of the file
 	rows func() bool // its lines are rows
+	line int64       // number of the next line in its file
 
-	index int // of the chunk
-	begun bool
-	file  *os.File // nil for a chunk that is only compared
-	out   *bufio.Writer
-
-	lineAt  int64         // where in the chunk the line begins, if it is too long for a block,
-	lineSum chunk.FileSum // and the checksum of what precedes it
-	inLine  bool          // the beginning of the line is already written
+	begun   bool          // the beginning of the line is already written,
+	lineAt  int64         // at this place in the chunk,
+	lineSum chunk.FileSum // and this is the checksum of what precedes it
 	blank   bool          // the line is white space so far
 	skipped bool          // the line is before Limits.Offset
-	seen    int64         // records, including skipped ones
-	line    int64         // number of the next line in its file
-	current chunk.Chunk
-	sum     chunk.FileSum // of the current chunk
-	lines   int64         // in the current chunk
-	ended   bool          // the last line of the current chunk has a line feed
-	prefix  bool          // the current chunk begins with the bytes of the logged one
-	end     sectionEnd
+
+	seen  int64         // records, including skipped ones
+	index int           // of the chunk
+	chunk *spooledChunk // nil before its first line
+	found sectionEnd
+}
+
+// spooledChunk is a chunk whose lines are being copied.
+type spooledChunk struct {
+	chunk.Chunk
+	file *os.File // nil for a chunk that is only compared
+	out  *bufio.Writer
+
+	sum    chunk.FileSum
+	lines  int64
+	ended  bool         // the last line has a line feed
+	was    *loggedChunk // what the log says about the chunk; nil for nothing
+	done   bool         // an earlier run has computed that
+	prefix bool         // the chunk begins with the bytes of the logged one
 }
 
 // readLines copies the section's lines to spool files.
-func (r *sectionReader) readLines(ctx context.Context) (sectionEnd, error) {
+func (r *section) readLines(ctx context.Context) (sectionEnd, error) {
 	w := &spoolWriter{in: r, ctx: ctx}
 	defer w.discard()
-	for _, file := range r.files() {
+	for _, file := range r.Files {
 		if err := w.copyFile(file); err != nil {
-			return w.end, err
+			return w.found, err
 		}
-		if w.done() {
+		if w.full() {
 			break
 		}
 	}
-	return w.end, w.finish()
+	return w.found, w.finish()
 }
 
 // copyFile copies the lines of a file, or those before its damage.
@@ -115,13 +122,14 @@ func (w *spoolWriter) damaged(file SectionFile, err error, line int64) error {
 	if wrong := new(format.ColumnError); errors.As(err, &wrong) {
 		return fault.InputUnreadable.Of(fault.Usage, "input %s: %w", file.Name, err).Set("columns")
 	}
-	if w.in.options.SkipBad && !w.in.Once {
-		w.end.Bad = err.Error()
+	o := &w.in.source.options
+	if o.SkipBad && !w.in.Once {
+		w.found.Bad = err.Error()
 		if err := w.logDamage(file.Number, false); err != nil {
 			return err
 		}
-		if w.in.options.Skipped != nil {
-			w.in.options.Skipped(Damage{Name: file.Name, Line: line, Rows: w.rows(), Err: err})
+		if o.Skipped != nil {
+			o.Skipped(Damage{Name: file.Name, Line: line, Rows: w.rows(), Err: err})
 		}
 		return nil
 	}
@@ -147,7 +155,7 @@ func (w *spoolWriter) logDamage(file int, stops bool) error {
 	}
 	w.in.source.mu.Lock()
 	defer w.in.source.mu.Unlock()
-	return w.in.options.Log.add(loggedChunk{Section: w.in.number, Damaged: &file, Stops: stops})
+	return w.in.source.options.Log.add(loggedChunk{Section: w.in.number, Damaged: &file, Stops: stops})
 }
 
 func (w *spoolWriter) copy(in blocks) error {
@@ -159,7 +167,7 @@ func (w *spoolWriter) copy(in blocks) error {
 			if !ok {
 				return w.ctx.Err()
 			}
-			if err := w.takeLines(block.data); err != nil {
+			if err := w.copyLines(block.data); err != nil {
 				return err
 			}
 			if errors.Is(block.err, io.EOF) {
@@ -168,19 +176,19 @@ func (w *spoolWriter) copy(in blocks) error {
 			if block.err != nil {
 				return &readError{block.err}
 			}
-			if w.done() {
+			if w.full() {
 				return nil
 			}
 			in.empty <- block.data
-			switch {
-			case w.current.Records == 0:
+			switch wait := w.in.source.options.Flush; {
+			case w.chunk == nil || w.chunk.Records == 0:
 				flush = nil
-			case (flush == nil || timed != w.index) && w.in.options.Flush > 0:
-				flush, timed = time.After(w.in.options.Flush), w.index
+			case (flush == nil || timed != w.index) && wait > 0:
+				flush, timed = time.After(wait), w.index
 			}
 		case <-flush:
 			flush = nil
-			if _, expected := w.expected(); !w.inLine && !expected {
+			if !w.begun && w.in.expected(w.index) == nil {
 				if err := w.cut(false); err != nil {
 					return err
 				}
@@ -195,53 +203,54 @@ func (w *spoolWriter) copy(in blocks) error {
 func (w *spoolWriter) beginFile(lines format.Lines) {
 	w.line = max(1, lines.First)
 	w.seen += lines.Skipped
-	if w.begun {
-		w.current.Files = append(w.current.Files, chunk.FileStart{Line: w.current.Line + w.lines, Name: w.name, First: w.line})
+	if c := w.chunk; c != nil {
+		c.Files = append(c.Files, chunk.FileStart{Line: c.Line + c.lines, Name: w.name, First: w.line})
 	}
 }
 
 // endFile ends a file. If another may follow, its last line ends here too.
 func (w *spoolWriter) endFile() error {
-	if len(w.in.Files) > 0 && w.inLine {
-		return w.takeLines(newline)
+	if len(w.in.Files) > 1 && w.begun {
+		return w.copyLines(newline)
 	}
 	w.endLine(false)
 	return nil
 }
 
-// done reports whether the limit is reached. The rest of the stream is not read. After the last
+// full reports whether the limit is reached. The rest of the stream is not read. After the last
 // record of a counted section, its end is: a checksum may be wrong.
-func (w *spoolWriter) done() bool {
+func (w *spoolWriter) full() bool {
 	limit := w.in.limits.Limit
-	return limit > 0 && !w.inLine && w.seen-w.in.limits.Offset >= limit && (w.in.source.counted == nil || w.seen != w.in.Records)
+	return limit > 0 && !w.begun && w.seen-w.in.limits.Offset >= limit && (!w.in.source.counted || w.seen != w.in.Records)
 }
 
 // dropLine drops the beginning of a line that was too long for a block and whose end could not be
 // read.
 func (w *spoolWriter) dropLine() error {
-	if !w.inLine {
+	if !w.begun {
 		return nil
 	}
-	w.inLine = false
+	w.begun = false
 	if w.skipped {
 		return nil
 	}
-	w.current.Length, w.sum = w.lineAt, w.lineSum
-	if w.out == nil {
+	c := w.chunk
+	c.Length, c.sum = w.lineAt, w.lineSum
+	if c.out == nil {
 		return nil
 	}
-	if err := cmp.Or(w.out.Flush(), w.file.Truncate(w.lineAt)); err != nil {
+	if err := cmp.Or(c.out.Flush(), c.file.Truncate(w.lineAt)); err != nil {
 		return spoolFault(err)
 	}
-	_, err := w.file.Seek(w.lineAt, io.SeekStart)
+	_, err := c.file.Seek(w.lineAt, io.SeekStart)
 	return spoolFault(err)
 }
 
-// takeLines writes lines. The first may have begun earlier and the last may end later. It
+// copyLines writes lines. The first may have begun earlier and the last may end later. It
 // leaves out what exceeds the limit.
-func (w *spoolWriter) takeLines(data []byte) error {
+func (w *spoolWriter) copyLines(data []byte) error {
 	from, at := 0, 0 // data[from:at] belongs to the current chunk and is not written yet
-	for at < len(data) && !w.done() {
+	for at < len(data) && !w.full() {
 		if err := w.beginLine(); err != nil {
 			return spoolFault(err)
 		}
@@ -250,7 +259,7 @@ func (w *spoolWriter) takeLines(data []byte) error {
 		if ended {
 			at++
 		}
-		w.blank = w.blank && len(bytes.Trim(line, " \t\r")) == 0
+		w.blank = w.blank && isBlankLine(line)
 		if w.skipped {
 			from = at
 		}
@@ -258,70 +267,74 @@ func (w *spoolWriter) takeLines(data []byte) error {
 			break
 		}
 		w.endLine(true)
-		if _, expected := w.expected(); !expected && !w.full(w.current.Length+int64(at-from)) {
+		if w.skipped || w.chunk.was == nil && !w.ends(w.chunk.Length+int64(at-from)) {
 			continue
 		}
-		if err := w.write(data[from:at]); err != nil {
+		if err := w.chunk.write(data[from:at]); err != nil {
 			return spoolFault(err)
 		}
 		from = at
-		full, err := w.mustCut()
-		if err == nil && full {
+		ends, err := w.mustCut()
+		if err == nil && ends {
 			err = w.cut(false)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return spoolFault(w.write(data[from:at]))
+	if from == at {
+		return nil
+	}
+	return spoolFault(w.chunk.write(data[from:at]))
 }
 
-// full reports whether a chunk of this length ends here, because of its content.
-func (w *spoolWriter) full(length int64) bool {
-	return w.current.Records >= w.in.options.ChunkRecords || length >= spoolBytes || len(w.current.Files) >= maxChunkFiles
+// ends reports whether the chunk ends at this length, because of its content.
+func (w *spoolWriter) ends(length int64) bool {
+	return w.chunk.Records >= w.in.source.options.ChunkRecords || length >= spoolBytes || len(w.chunk.Files) >= maxChunkFiles
 }
 
 // maxChunkFiles is how many files a chunk may continue with: workers get a list of them.
 const maxChunkFiles = 1000
 
 // beginLine begins a chunk if the line is the first of one.
-func (w *spoolWriter) beginLine() error {
-	if w.inLine {
+func (w *spoolWriter) beginLine() (err error) {
+	if w.begun {
 		return nil
 	}
-	w.inLine, w.blank = true, true
-	w.skipped = w.seen < w.in.limits.Offset
-	var err error
-	if !w.skipped && !w.begun {
+	w.begun, w.blank = true, true
+	if w.skipped = w.seen < w.in.limits.Offset; w.skipped {
+		return nil
+	}
+	if w.chunk == nil {
 		err = w.beginChunk()
 	}
-	w.lineAt, w.lineSum = w.current.Length, w.sum
+	w.lineAt, w.lineSum = w.chunk.Length, w.chunk.sum
 	return err
 }
 
 // beginChunk begins a chunk with the current line. It gets no file if the log says that it is
 // done.
 func (w *spoolWriter) beginChunk() (err error) {
-	w.begun, w.lines, w.sum, w.prefix = true, 0, chunk.FileSum{}, false
-	w.current = chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows()}
-	if logged, ok := w.expected(); ok && w.in.options.Earlier.Holds(logged.First, logged.Records) {
+	c := &spooledChunk{Chunk: chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows()}, was: w.in.expected(w.index)}
+	w.chunk = c
+	if c.done = c.was != nil && w.in.holds(*c.was); c.done {
 		return nil
 	}
-	w.current.File = w.in.spoolPath(w.index)
-	if w.file, err = files.Create(w.current.File, files.PrivateMode); err != nil {
+	c.File = w.in.spoolPath(w.index)
+	if c.file, err = files.Create(c.File, files.PrivateMode); err != nil {
 		return err
 	}
-	w.out = spoolWriters.Get().(*bufio.Writer)
-	w.out.Reset(w.file)
+	c.out = spoolWriters.Get().(*bufio.Writer)
+	c.out.Reset(c.file)
 	return nil
 }
 
 // endLine counts the line, if one was begun. fed: it ends with a line feed.
 func (w *spoolWriter) endLine(fed bool) {
-	if !w.inLine {
+	if !w.begun {
 		return
 	}
-	w.inLine, w.ended = false, fed
+	w.begun = false
 	w.line++
 	if !w.blank {
 		w.seen++
@@ -329,24 +342,44 @@ func (w *spoolWriter) endLine(fed bool) {
 	if w.skipped {
 		return
 	}
-	w.lines++
+	w.chunk.ended = fed
+	w.chunk.lines++
 	if !w.blank {
-		w.current.Records++
+		w.chunk.Records++
 	}
 }
 
-func (w *spoolWriter) write(data []byte) error {
-	if len(data) == 0 {
+// write adds bytes to a chunk. It compares those of the logged chunk when the last of them
+// arrive.
+func (c *spooledChunk) write(data []byte) error {
+	if c.was != nil {
+		if left := c.was.Bytes - c.Length; left > 0 && left <= int64(len(data)) {
+			sum := c.sum
+			_, _ = sum.Write(data[:left])
+			c.prefix = sum.CRC == c.was.CRC
+		}
+	}
+	_, _ = c.sum.Write(data)
+	c.Length += int64(len(data))
+	if c.out == nil {
 		return nil
 	}
-	w.compare(data)
-	_, _ = w.sum.Write(data)
-	w.current.Length += int64(len(data))
-	if w.out == nil {
-		return nil
-	}
-	_, err := w.out.Write(data)
+	_, err := c.out.Write(data)
 	return err
+}
+
+// close closes the file of a chunk, after making it durable.
+func (c *spooledChunk) close(durable bool) error {
+	if c.file == nil {
+		return nil
+	}
+	err := c.out.Flush()
+	if err == nil && durable {
+		err = c.file.Sync()
+	}
+	c.out.Reset(nil)
+	spoolWriters.Put(c.out)
+	return cmp.Or(err, c.file.Close())
 }
 
 // finish passes on the last chunk, at the end of the section.
@@ -354,125 +387,80 @@ func (w *spoolWriter) finish() error {
 	if err := w.cut(true); err != nil {
 		return err
 	}
-	if _, more := w.expected(); more && !w.done() {
-		return w.differs("it has fewer records")
+	if was := w.in.expected(w.index); was != nil && !w.full() {
+		return w.in.differs(w.name, *was, "it has fewer records")
 	}
 	return nil
 }
 
 // cut closes the spool file and passes it on as a chunk. last: the section ends with it.
 func (w *spoolWriter) cut(last bool) error {
-	w.end.Seen = w.seen
-	if !w.begun {
+	w.found.Seen = w.seen
+	c := w.chunk
+	if c == nil {
 		return nil
 	}
-	if w.out != nil {
-		err := w.out.Flush()
-		if err == nil && w.in.options.Keep && w.in.Once {
-			err = w.file.Sync()
-		}
-		if err := cmp.Or(err, w.file.Close()); err != nil {
-			return spoolFault(err)
-		}
-		w.out.Reset(nil)
-		spoolWriters.Put(w.out)
+	w.chunk = nil
+	if err := c.close(w.in.source.options.Keep && w.in.Once); err != nil {
+		return spoolFault(err)
 	}
-	c, lines := w.current, w.lines
-	w.begun, w.file, w.out, w.current = false, nil, nil, chunk.Chunk{}
-	w.end.Blank += lines - c.Records
-	if c.Records == 0 {
-		if c.File != "" {
-			_ = os.Remove(c.File) // otherwise Release or Close removes it
+	blank := c.lines - c.Records
+	w.found.Blank += blank
+	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: c.sum, Last: last, Open: last && !c.ended}
+	if c.Records > 0 {
+		if err := w.compare(c, &logged); err != nil {
+			return err
 		}
-		w.in.addBlank(lines)
-		return nil
+		w.index++
+		w.found.Records += c.Records
+	} else if c.File != "" {
+		_ = os.Remove(c.File) // otherwise Release or Close removes it
 	}
-	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: w.sum, Last: last, Open: last && !w.ended}
-	if err := w.compareAll(&logged); err != nil {
-		return err
-	}
-	w.index++
-	w.end.Records += c.Records
-	return w.in.emit(w.ctx, c, logged, lines-c.Records)
+	return w.in.emit(w.ctx, c.Chunk, logged, blank)
 }
 
 // discard closes a file that an error left open.
 func (w *spoolWriter) discard() {
-	if w.file != nil {
-		w.file.Close()
+	if w.chunk != nil {
+		_ = w.chunk.close(false)
 	}
-}
-
-// A section that is read again is split where it was split before, and what has been
-// computed is compared with the log's checksums.
-
-// expected returns what the log says about the current chunk.
-func (w *spoolWriter) expected() (loggedChunk, bool) {
-	if w.index >= len(w.in.before.chunks) {
-		return loggedChunk{}, false
-	}
-	return w.in.before.chunks[w.index], true
-}
-
-// compare checks the bytes of the logged chunk when the last of them is about to be
-// written.
-func (w *spoolWriter) compare(data []byte) {
-	logged, ok := w.expected()
-	left := logged.Bytes - w.current.Length
-	if !ok || left <= 0 || left > int64(len(data)) {
-		return
-	}
-	sum := w.sum
-	_, _ = sum.Write(data[:left])
-	w.prefix = sum.CRC == logged.CRC
 }
 
 // mustCut reports whether the chunk ends after the line that was just written: where the
-// log says, or else because it is full.
+// log says, or else because of its content.
 //
 // If an earlier run was killed together with the writer of its stream, the stream seemed to
 // end. Its last chunk then grows, unless it is done.
 func (w *spoolWriter) mustCut() (bool, error) {
-	logged, ok := w.expected()
-	length := w.current.Length
-	if !ok || w.current.Records == 0 { // blank lines only are no chunk
-		return w.full(length), nil
+	c := w.chunk
+	was := c.was
+	if was == nil || c.Records == 0 { // blank lines only are no chunk
+		return w.ends(c.Length), nil
 	}
-	done := w.in.options.Earlier.Holds(logged.First, logged.Records)
 	switch {
-	case length < logged.Bytes:
+	case c.Length < was.Bytes:
 		return false, nil
-	case !w.prefix:
-		return false, w.differs("its content is different")
-	case length == logged.Bytes && (!logged.Last || done):
+	case !c.prefix:
+		return false, w.in.differs(w.name, *was, "its content is different")
+	case c.Length == was.Bytes && (!was.Last || c.done):
 		return true, nil
-	case logged.Last && !done && w.index == len(w.in.before.chunks)-1:
-		return w.full(length), nil
+	case was.Last && !c.done && w.index == len(w.in.before.chunks)-1:
+		return w.ends(c.Length), nil
 	}
-	return false, w.differs("it continues where it ended before")
+	return false, w.in.differs(w.name, *was, "it continues where it ended before")
 }
 
-// compareAll compares a whole chunk with the log.
-func (w *spoolWriter) compareAll(now *loggedChunk) error {
-	was, ok := w.expected()
-	if !ok {
-		return nil
-	}
-	if now.same(was) {
+// compare compares a whole chunk with the log.
+func (w *spoolWriter) compare(c *spooledChunk, now *loggedChunk) error {
+	switch was := c.was; {
+	case was == nil:
+	case now.same(*was):
 		now.Last, now.Open = was.Last, was.Open // what it says about the end is older, but may be all there is
-		return nil
+	case c.prefix && was.Last && now.At == was.At && !c.done: // it has grown
+	case now.Bytes < was.Bytes:
+		return w.in.differs(w.name, *was, "it has fewer records")
+	default:
+		return w.in.differs(w.name, *was, "its content is different")
 	}
-	if w.prefix && was.Last && now.At == was.At && !w.in.options.Earlier.Holds(was.First, was.Records) {
-		return nil // it has grown
-	}
-	if now.Bytes < was.Bytes {
-		return w.differs("it has fewer records")
-	}
-	return w.differs("its content is different")
-}
-
-// differs is the fault of a section that is not what an earlier run has read.
-func (w *spoolWriter) differs(how string) error {
-	logged, _ := w.expected()
-	return w.in.differs(w.name, logged, how)
+	return nil
 }

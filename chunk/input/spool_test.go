@@ -30,7 +30,7 @@ func spool(r io.Reader, options Options) (*Source, error) {
 	open := func(context.Context) (format.Lines, error) {
 		return format.Lines{ReadCloser: io.NopCloser(r), First: 1}, nil
 	}
-	return Open([]Section{{Open: open, Once: true}}, options)
+	return Open([]Section{{Files: []SectionFile{{Open: open}}, Once: true}}, options)
 }
 
 func openSpool(t testing.TB, r io.Reader, options Options) *Source {

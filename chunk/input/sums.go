@@ -1,13 +1,13 @@
 package input
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -77,39 +77,24 @@ func (s Sums) Check(path string, from, to int64) error {
 		return err
 	}
 	defer file.Close()
-	type piece struct {
-		at  int64
-		sum chunk.FileSum
-	}
-	var pieces []piece
-	at := s.From
-	for _, sum := range s.Stretches {
-		if at < to && at+sum.Bytes > from {
-			pieces = append(pieces, piece{at, sum})
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	next := s.From
+	for _, want := range s.Stretches {
+		at := next
+		next += want.Bytes
+		if at >= to || next <= from || ctx.Err() != nil {
+			continue
 		}
-		at += sum.Bytes
-	}
-	var next atomic.Int64
-	var group errgroup.Group
-	for range min(runtime.GOMAXPROCS(0), len(pieces)) {
 		group.Go(func() error {
-			buffer := make([]byte, readBytes)
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(pieces) {
-					return nil
-				}
-				var sum chunk.FileSum
-				p := pieces[i]
-				_, err := io.CopyBuffer(&sum, struct{ io.Reader }{io.NewSectionReader(file, p.at, p.sum.Bytes)}, buffer)
-				if err != nil {
-					return err
-				}
-				if sum != p.sum {
-					next.Store(int64(len(pieces)))
-					return fmt.Errorf("%w between offsets %d and %d", ErrOtherBytes, p.at, p.at+p.sum.Bytes)
-				}
+			buffer := newBlock()
+			defer blockPool.Put(&buffer)
+			var sum chunk.FileSum
+			_, err := io.CopyBuffer(&sum, struct{ io.Reader }{io.NewSectionReader(file, at, want.Bytes)}, buffer)
+			if err == nil && sum != want {
+				err = fmt.Errorf("%w between offsets %d and %d", ErrOtherBytes, at, at+want.Bytes)
 			}
+			return err
 		})
 	}
 	return group.Wait()

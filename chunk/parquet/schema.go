@@ -14,7 +14,7 @@ type Column struct {
 	Width int `json:"width,omitempty"`
 	// Length is the number of elements that a list in a line must have; 0 for any.
 	Length int `json:"length,omitempty"`
-	// Dimensions are those of the values of a row if there is more than one: lists of lists.
+	// Dimensions is set if the values of a row have more than one dimension: they are lists of lists.
 	Dimensions []int `json:"dimensions,omitempty"`
 	// Typed: the values are not in the lines. Only bool, int64, float32
 	// and float64 can be; only they can have a width.

@@ -93,7 +93,6 @@ type RowGroup struct {
 	Rows     int64         `id:"3"`
 	Offset   int64         `id:"5?"`
 	Packed   int64         `id:"6?"`
-	Ordinal  int16         `id:"7?"`
 }
 
 // ColumnChunk is a column of a row group.

@@ -123,10 +123,10 @@ type traits struct {
 	physical int32
 	// length is the number of bytes of a value of fixed length.
 	length int32
-	// bits are those of an integer.
+	// bits is the size of an integer.
 	bits     int
 	unsigned bool
-	// digits and scale are those of a decimal.
+	// digits and scale describe a decimal: how many digits, and how many of them after the point.
 	digits, scale int
 	unit          unit // of a time
 }

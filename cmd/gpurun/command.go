@@ -30,17 +30,21 @@ func newCommand(cmd *cobra.Command, to any, settings ...spec.Setting) *cobra.Com
 	return cmd
 }
 
-// complete makes a wrong number of arguments a usage error of a command and of those below it.
-// A command with subcommands shows its help.
+// eachCommand calls do for a command and those below it.
+func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, sub := range cmd.Commands() {
+		eachCommand(sub, do)
+	}
+}
+
+// complete makes a wrong number of arguments a usage error. A command with subcommands shows its help.
 func complete(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args = cobra.NoArgs
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	cmd.Args = usageArgs(cmd.Args)
-	for _, sub := range cmd.Commands() {
-		complete(sub)
-	}
 }
 
 // Settings that several commands have.
@@ -57,24 +61,30 @@ type viewOptions struct {
 	scrolls     bool // a terminal keeps what was shown before
 }
 
-// show prints a result of a command: its value as JSON, or what text writes.
-func show(asJSON bool, value any, text func(io.Writer)) error {
+// result is what a command shows: its value as JSON, or what text writes.
+type result struct {
+	value any
+	text  func(io.Writer)
+}
+
+// show prints a result.
+func (r result) show(asJSON bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(os.Stdout)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(value)
+		return encoder.Encode(r.value)
 	}
-	text(os.Stdout)
+	r.text(os.Stdout)
 	return nil
 }
 
 // watch calls look once or, with --watch, until it has shown the last state or ctx ends. On a
 // terminal, what it shows replaces what it has shown before, unless it scrolls.
-func (o viewOptions) watch(ctx context.Context, look func(context.Context) (value any, text func(io.Writer), last bool, err error)) error {
+func (o viewOptions) watch(ctx context.Context, look func(context.Context) (seen result, last bool, err error)) error {
 	ctx, stop := untilStopped(ctx)
 	defer stop()
 	for {
-		value, text, last, err := look(ctx)
+		seen, last, err := look(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -84,7 +94,7 @@ func (o viewOptions) watch(ctx context.Context, look func(context.Context) (valu
 		if o.Watch && !o.scrolls && progress.IsTerminal(os.Stdout) {
 			_, _ = os.Stdout.WriteString("\x1b[H\x1b[2J")
 		}
-		if err := show(o.JSON, value, text); err != nil || last || !o.Watch {
+		if err := seen.show(o.JSON); err != nil || last || !o.Watch {
 			return err
 		}
 		select {

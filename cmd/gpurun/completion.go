@@ -35,7 +35,7 @@ var completeArguments = map[string]cobra.CompletionFunc{
 	"gpurun manual":       cobra.FixedCompletions(manualNames(), cobra.ShellCompDirectiveNoFileComp),
 }
 
-// registerCompletions adds completions to a command and its subcommands.
+// registerCompletions adds completions to a command.
 func registerCompletions(cmd *cobra.Command) {
 	if f := completeArguments[cmd.CommandPath()]; f != nil {
 		cmd.ValidArgsFunction = f
@@ -45,21 +45,18 @@ func registerCompletions(cmd *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails for a flag that does not exist
 		}
 	})
-	for _, sub := range cmd.Commands() {
-		registerCompletions(sub)
-	}
 }
 
 // completion completes the values of a flag; nil if it has nothing to suggest.
 func completion(f *pflag.Flag) cobra.CompletionFunc {
 	v := settingOf(f)
 	switch {
-	case f.Name == "kernel" || f.Name == "step":
-		return kernels
-	case v != nil && v.setting.Value == "FOLDER":
-		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	case v == nil:
 		return nil
+	case v.setting.Value == "KERNEL":
+		return kernels
+	case v.setting.Value == "FOLDER":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	case v.setting.Endings != nil:
 		return withEndings(v.setting.Endings)
 	}

@@ -59,9 +59,9 @@ func newSteering(s steering) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(o.JSON, state, func(w io.Writer) {
+			return result{state, func(w io.Writer) {
 				fmt.Fprintf(w, "job "+s.done+" (%s records done)\n", entry.ID, progress.Count(state.Done.Records))
-			})
+			}}.show(o.JSON)
 		},
 	}, &o, jsonSetting)
 }

@@ -54,11 +54,6 @@ type stoppedBy struct {
 
 func (s *stoppedBy) Unwrap() error { return s.error }
 
-// reportedError has already been reported to the user.
-type reportedError struct{ error }
-
-func (r *reportedError) Unwrap() error { return r.error }
-
 // exitCode maps every error to the exit status.
 func exitCode(err error) int {
 	var stopped *stoppedBy
@@ -103,8 +98,7 @@ func closedPipe(err error) bool {
 
 // alreadyReported reports whether err needs no further message.
 func alreadyReported(err error) bool {
-	var reported *reportedError
-	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, &reported) || closedPipe(err)
+	return err == nil || errors.Is(err, errSomeFailed) || errors.As(err, new(childExit)) || closedPipe(err)
 }
 
 // message returns the text to show for err, "" if it has already been reported.

@@ -55,15 +55,9 @@ func (s *share) Set(text string) (err error) {
 	return nil
 }
 
-// leased is what a gpus command has done.
-type leased struct {
-	value any
-	text  func(io.Writer)
-}
-
 // command returns a command that gets the host's quotas and limits. It shows what run returns,
 // even if an error follows.
-func (o *gpusOptions) command(cmd *cobra.Command, run func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error), settings ...spec.Setting) *cobra.Command {
+func (o *gpusOptions) command(cmd *cobra.Command, run func(cmd *cobra.Command, rules lease.Config, args []string) (*result, error), settings ...spec.Setting) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		rules, err := lease.ReadConfig(o.Services)
 		if err != nil {
@@ -76,7 +70,7 @@ func (o *gpusOptions) command(cmd *cobra.Command, run func(cmd *cobra.Command, r
 		if done == nil || err != nil && o.JSON {
 			return err
 		}
-		return cmp.Or(err, show(o.JSON, done.value, done.text))
+		return cmp.Or(err, done.show(o.JSON))
 	}
 	return newCommand(cmd, o, append(settings, servicesSetting("Services"), jsonSetting)...)
 }
@@ -94,13 +88,13 @@ func (o *gpusOptions) newList() *cobra.Command {
 		Short: "List GPU leases",
 		Long:  "List all leases: the GPU, the holder, the amount and the expiry.\n\n  gpurun gpus list\n  gpurun gpus list --json",
 		Args:  cobra.NoArgs,
-	}, func(*cobra.Command, lease.Config, []string) (*leased, error) {
+	}, func(*cobra.Command, lease.Config, []string) (*result, error) {
 		folder, err := lease.OpenExisting("")
 		leases := []lease.Lease{}
 		if err == nil && folder != nil {
 			leases, err = folder.List()
 		}
-		return &leased{leases, func(w io.Writer) {
+		return &result{leases, func(w io.Writer) {
 			if len(leases) == 0 && err == nil {
 				fmt.Fprintln(w, "no GPU is leased")
 			}
@@ -120,7 +114,7 @@ and cannot be released earlier.
   gpurun gpus deallocate embedding-service
   gpurun gpus deallocate embedding-service 0`,
 		Args: cobra.RangeArgs(1, 2),
-	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*result, error) {
 		folder, err := lease.Open("")
 		if err != nil {
 			return nil, err
@@ -133,8 +127,8 @@ and cannot be released earlier.
 }
 
 // newLeased is the result of a command that has done something to leases.
-func newLeased(leases []lease.Lease, verb string) *leased {
-	return &leased{leases, func(w io.Writer) {
+func newLeased(leases []lease.Lease, verb string) *result {
+	return &result{leases, func(w io.Writer) {
 		for _, l := range leases {
 			fmt.Fprintf(w, "%s: %s %s %s\n", l.Label, l.Name, verb, l.Share())
 		}

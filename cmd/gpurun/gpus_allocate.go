@@ -48,7 +48,7 @@ func (o *gpusOptions) newAllocate() *cobra.Command {
 			}
 			return cobra.ExactArgs(2)(cmd, args)
 		},
-	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*result, error) {
 		return o.allocate(cmd.Context(), rules, args[0], args[1], args[2:])
 	},
 		spec.Setting{Name: "gpu", Field: "GPU", Value: "GPU", Least: 1, Help: "GPU to lease from: an index, a UUID or a MIG instance; if several match (0-3), the one with the most free memory"},
@@ -67,7 +67,7 @@ func (o *gpusOptions) newAllocate() *cobra.Command {
 // negative matches a negative size that pflag parsed as a flag.
 var negative = regexp.MustCompile(`-\d+$`)
 
-func (o *gpusOptions) allocate(ctx context.Context, rules lease.Config, name, size string, command []string) (*leased, error) {
+func (o *gpusOptions) allocate(ctx context.Context, rules lease.Config, name, size string, command []string) (*result, error) {
 	memory, err := parseMB(size)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func runUnder(held *lease.Held, device gpu.Device, name string, command []string
 	}
 }
 
-// childExit is the exit status of the user's command, which gpurun exits with too.
+// childExit is the exit status of the user's command, which gpurun exits with too, without a message.
 type childExit int
 
 func (c childExit) Error() string { return fmt.Sprintf("the command exited with status %d", int(c)) }
@@ -165,7 +165,7 @@ func childError(err error) error {
 		return err
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return &reportedError{childExit(128 + int(status.Signal()))}
+		return childExit(128 + int(status.Signal()))
 	}
-	return &reportedError{childExit(exit.ExitCode())}
+	return childExit(exit.ExitCode())
 }

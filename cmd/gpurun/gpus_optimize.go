@@ -44,6 +44,9 @@ type optimizedGPU struct {
 	uuid   string
 }
 
+// share is how much of its memory was in use before.
+func (g optimizedGPU) share() float64 { return float64(g.Before) / float64(max(1, g.Total)) }
+
 type optimizedJob struct {
 	ID      string                 `json:"id"`
 	Workers []orchestrator.Trimmed `json:"workers"`
@@ -62,12 +65,12 @@ func (o *gpusOptions) newOptimize() *cobra.Command {
 		Short: "Ask kernels to release cached GPU memory",
 		Long:  optimizeHelp,
 		Args:  cobra.ExactArgs(1),
-	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
-		result, err := optimize(cmd.Context(), rules, overview(cmd.Context(), rules), args[0])
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*result, error) {
+		done, err := optimize(cmd.Context(), rules, overview(cmd.Context(), rules), args[0])
 		if err != nil {
 			return nil, err
 		}
-		return &leased{result, result.write}, nil
+		return &result{done, done.write}, nil
 	}, thresholdSetting)
 }
 
@@ -79,15 +82,13 @@ func optimize(ctx context.Context, rules lease.Config, before host.Overview, nam
 		return optimized{}, fault.BadLease.New("no running job or lease is named %s; see gpurun status", name)
 	}
 	result := optimized{Name: name, Threshold: rules.Optimization.MemoryThreshold, GPUs: []optimizedGPU{}, Jobs: []optimizedJob{}, Strangers: map[string][]int{}}
-	over := false
 	for _, g := range gpus {
-		over = over || g.Share() > result.Threshold
 		result.GPUs = append(result.GPUs, optimizedGPU{GPU: g.Device.String(), Total: g.Memory, Before: g.MemoryUsed, After: g.MemoryUsed, uuid: g.UUID})
 		for _, p := range g.Strangers {
 			result.Strangers[g.Device.String()] = append(result.Strangers[g.Device.String()], p.PID)
 		}
 	}
-	if !over {
+	if !result.over() {
 		return result, nil
 	}
 	for _, job := range jobs {
@@ -102,6 +103,11 @@ func optimize(ctx context.Context, rules lease.Config, before host.Overview, nam
 		}
 	}
 	return result, err
+}
+
+// over reports whether the memory use of a GPU exceeded the threshold.
+func (o optimized) over() bool {
+	return slices.ContainsFunc(o.GPUs, func(g optimizedGPU) bool { return g.share() > o.Threshold })
 }
 
 func trim(ctx context.Context, job jobs.State) optimizedJob {
@@ -146,13 +152,13 @@ func gpusOf(o host.Overview, name string, jobs []jobs.State) (gpus []host.GPU) {
 
 func (o optimized) write(w io.Writer) {
 	for _, g := range o.GPUs {
-		if share := float64(g.Before) / float64(max(1, g.Total)); len(o.Jobs) == 0 && share <= o.Threshold {
-			fmt.Fprintf(w, "%s: %.0f %% of memory in use, at or below the threshold of %.0f %%: nothing to do\n", g.GPU, 100*share, 100*o.Threshold)
+		if len(o.Jobs) == 0 && g.share() <= o.Threshold {
+			fmt.Fprintf(w, "%s: %.0f%% of memory in use, at or below the threshold of %.0f%%: nothing to do\n", g.GPU, 100*g.share(), 100*o.Threshold)
 			continue
 		}
 		fmt.Fprintf(w, "%s: %d MiB in use before, %d MiB after, of %d MiB\n", g.GPU, g.Before/lease.MiB, g.After/lease.MiB, g.Total/lease.MiB)
 	}
-	if over := slices.ContainsFunc(o.GPUs, func(g optimizedGPU) bool { return float64(g.Before) > o.Threshold*float64(g.Total) }); over && len(o.Jobs) == 0 {
+	if o.over() && len(o.Jobs) == 0 {
 		fmt.Fprintf(w, "%s has no gpurun job of yours: no kernel to ask\n", o.Name)
 	}
 	for _, job := range o.Jobs {
@@ -187,13 +193,13 @@ func (o *gpusOptions) newWatch() *cobra.Command {
 		Short:   "Check GPU memory periodically",
 		Long:    watchHelp,
 		Args:    cobra.NoArgs,
-	}, func(cmd *cobra.Command, rules lease.Config, _ []string) (*leased, error) {
+	}, func(cmd *cobra.Command, rules lease.Config, _ []string) (*result, error) {
 		interval := cmp.Or(o.Interval, lease.Seconds(rules.Optimization.Interval))
 		n := 0
-		return nil, viewOptions{JSON: o.JSON, Watch: true, Interval: interval, scrolls: true}.watch(cmd.Context(), func(ctx context.Context) (any, func(io.Writer), bool, error) {
+		return nil, viewOptions{JSON: o.JSON, Watch: true, Interval: interval, scrolls: true}.watch(cmd.Context(), func(ctx context.Context) (result, bool, error) {
 			n++
 			c := check(ctx, rules)
-			return c, c.write, n == o.Count, nil
+			return result{c, c.write}, n == o.Count, nil
 		})
 	}, thresholdSetting,
 		spec.Setting{Name: "interval", Kind: spec.Duration, Field: "Interval", Least: 1, Help: "time between checks (default 5m, or what the services file says)"},
@@ -237,6 +243,6 @@ func summary(o host.Overview) string {
 			fullest = g
 		}
 	}
-	return fmt.Sprintf("GPUs: %d, leases: %d, jobs: %d; highest memory use: %s with %.0f %%",
+	return fmt.Sprintf("GPUs: %d, leases: %d, jobs: %d; highest memory use: %s with %.0f%%",
 		len(o.GPUs), len(o.Leases), len(o.Jobs), fullest.Device, 100*fullest.Share())
 }

@@ -21,7 +21,7 @@ const historyLength = 1000
 // gpuReport is a host overview with lease statistics and advice.
 type gpuReport struct {
 	host.Overview
-	// Statistics count all leases, History holds the last events.
+	// Statistics count the leases of the history, History holds its last events.
 	Statistics lease.Statistics `json:"statistics"`
 	History    []lease.Event    `json:"history"`
 	Advice     []string         `json:"advice"`
@@ -37,8 +37,8 @@ func newGPUReport(ctx context.Context, rules lease.Config) (gpuReport, error) {
 	if r.Statistics, err = folder.Statistics(); err != nil {
 		return r, err
 	}
-	r.History, err = folder.History(historyLength)
-	return r, err
+	r.History = folder.History(historyLength)
+	return r, nil
 }
 
 func (o *gpusOptions) newExport() *cobra.Command {
@@ -47,13 +47,13 @@ func (o *gpusOptions) newExport() *cobra.Command {
 		Short: "Export GPUs, leases and jobs as JSON",
 		Long:  "Write GPUs, leases, jobs, lease history and recommendations to FILE as JSON (- for\nstandard output). The file is written atomically.\n\n  gpurun gpus export leases.json",
 		Args:  cobra.ExactArgs(1),
-	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*leased, error) {
+	}, func(cmd *cobra.Command, rules lease.Config, args []string) (*result, error) {
 		r, err := newGPUReport(cmd.Context(), rules)
 		if err != nil {
 			return nil, err
 		}
 		if args[0] == "-" {
-			return nil, show(true, r, nil)
+			return nil, result{value: r}.show(true)
 		}
 		if err := files.WriteJSON(args[0], r, files.PublicMode); err != nil {
 			return nil, fault.SideFile.New("export: %w", err)
@@ -68,12 +68,12 @@ func (o *gpusOptions) newReport() *cobra.Command {
 		Short: "Show GPUs, leases and jobs, with recommendations",
 		Long:  "Show GPUs, leases, jobs and lease statistics, with recommendations based on them.\n\n  gpurun gpus report",
 		Args:  cobra.NoArgs,
-	}, func(cmd *cobra.Command, rules lease.Config, _ []string) (*leased, error) {
+	}, func(cmd *cobra.Command, rules lease.Config, _ []string) (*result, error) {
 		r, err := newGPUReport(cmd.Context(), rules)
 		if err != nil {
 			return nil, err
 		}
-		return &leased{r, r.write}, nil
+		return &result{r, r.write}, nil
 	})
 }
 

@@ -29,23 +29,21 @@ func shortenHelp(root *cobra.Command) {
 	const flags, about = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}"
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), flags, "{{flagsHelp .}}", 1))
 	root.SetHelpTemplate(strings.Replace(root.HelpTemplate(), about, "{{with (aboutHelp .)}}{{. | trimTrailingWhitespaces}}", 1) + helpFooter)
-	addHelpAll(root)
+	eachCommand(root, addHelpAll)
 }
 
-// addHelpAll adds --help-all to commands with many flags.
+// addHelpAll adds --help-all to a command with many flags.
 func addHelpAll(cmd *cobra.Command) {
-	if len(visible(cmd.LocalFlags())) > fewFlags {
-		addFlags(cmd.Flags(), nil, spec.Setting{Name: helpAll, Kind: spec.Bool, Common: true, Help: "help with all flags"})
-		run := cmd.RunE
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed(helpAll) {
-				return cmd.Help()
-			}
-			return run(cmd, args)
-		}
+	if len(visible(cmd.LocalFlags())) <= fewFlags {
+		return
 	}
-	for _, sub := range cmd.Commands() {
-		addHelpAll(sub)
+	addFlags(cmd.Flags(), nil, spec.Setting{Name: helpAll, Kind: spec.Bool, Common: true, Help: "help with all flags"})
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed(helpAll) {
+			return cmd.Help()
+		}
+		return run(cmd, args)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/jobfile"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // jobCommand is a command with the settings of a job: run, plan, retry, submit.
@@ -49,11 +49,11 @@ func newJobCommand(cmd *cobra.Command, has func(spec.Setting) bool) *jobCommand 
 	return j
 }
 
-// settle fills in what is missing on the command line: from the environment, then from the
+// readSettings fills in what is missing on the command line: from the environment, then from the
 // job file. It returns the arguments, those of the job file's setting if there are none, and
 // reports all mistakes together.
-func (j *jobCommand) settle(cmd *cobra.Command, args []string, setting string) ([]string, error) {
-	j.origins = noteOrigins(j.flags)
+func (j *jobCommand) readSettings(cmd *cobra.Command, args []string, setting string) ([]string, error) {
+	j.origins = originsOf(j.flags)
 	mistakes := j.origins.fromEnvironment(cmd)
 	if len(args) > 0 {
 		j.origins[setting] = origin{text: "argument"}
@@ -68,7 +68,7 @@ func (j *jobCommand) settle(cmd *cobra.Command, args []string, setting string) (
 		case err != nil:
 			return nil, err
 		default:
-			args = j.take(file, args, setting)
+			args = j.applyFile(file, args, setting)
 		}
 	}
 	if len(mistakes) > 0 {
@@ -80,9 +80,9 @@ func (j *jobCommand) settle(cmd *cobra.Command, args []string, setting string) (
 	return args, cmd.Args(cmd, args) // the job file may have named too many
 }
 
-// take sets the flags that neither the command line nor the environment has set. A command
+// applyFile sets the flags that neither the command line nor the environment has set. A command
 // without some of the flags ignores their settings.
-func (j *jobCommand) take(file *jobfile.File, args []string, setting string) []string {
+func (j *jobCommand) applyFile(file *jobfile.File, args []string, setting string) []string {
 	j.dir = baseDir(j.options.JobFile, file)
 	for name, v := range file.Values {
 		flag := j.flags.Lookup(name)
@@ -90,7 +90,7 @@ func (j *jobCommand) take(file *jobfile.File, args []string, setting string) []s
 		case name == setting && len(args) == 0:
 			args = movePaths(name, v.Texts, j.dir)
 		case name == stepsSetting && textsOf(j.flags, "step") == nil:
-			j.takeSteps(v.Steps)
+			j.applySteps(v.Steps)
 		case flag != nil && !flag.Changed && name != setting:
 			setFlag(flag, j.dir, v)
 		default:
@@ -101,9 +101,9 @@ func (j *jobCommand) take(file *jobfile.File, args []string, setting string) []s
 	return args
 }
 
-// takeSteps takes the steps of a job file. Their configurations come before those of the
+// applySteps sets the steps of a job file. Their configurations come before those of the
 // command line, which replace them.
-func (j *jobCommand) takeSteps(steps []jobfile.Step) {
+func (j *jobCommand) applySteps(steps []jobfile.Step) {
 	var kernels, configs []string
 	for i, step := range steps {
 		kernels = append(kernels, step.Kernel)
@@ -136,7 +136,7 @@ func setFlag(flag *pflag.Flag, dir string, v jobfile.Value) {
 	_ = to.Set(texts[0])
 }
 
-// setInputs takes the positional arguments.
+// setInputs sets the inputs to the positional arguments.
 func (j *jobCommand) setInputs(args []string) {
 	if j.config.Input.Path = args[0]; len(args) > 1 {
 		j.config.Input.Path, j.config.Input.Paths = strings.Join(args, " "), args
@@ -164,7 +164,7 @@ func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 	if err := setKernel(&c.Kernel, j.flags); err != nil {
 		return c, err
 	}
-	if textsOf(j.flags, "step") == nil && plugins.SendsRequests(c.Kernel.Name, c.Kernel.Config) {
+	if textsOf(j.flags, "step") == nil && resolve.SendsRequests(c.Kernel.Name, c.Kernel.Config) {
 		c.Format = cmp.Or(c.Format, spec.RequestFormat(c.Input, c.Output))
 	}
 	if c.Dir, err = j.kernelDir(); err != nil {
@@ -204,7 +204,7 @@ func (j *jobCommand) reads(c orchestrator.Config) (files []orchestrator.NamedFil
 			files = append(files, orchestrator.NamedFile{Name: name, Path: path})
 		}
 	}
-	if r, err := resolver(plugins.PythonOptions{}); err == nil && c.Kernel.Name != "" {
+	if r, err := resolver(); err == nil && c.Kernel.Name != "" {
 		r.Dir = cmp.Or(c.Dir, r.Dir)
 		named, _ := r.Resolve(c.Kernel.Name, nil)
 		for _, path := range named.Files {

@@ -49,7 +49,7 @@ func settled(t *testing.T, args ...string) (*jobCommand, []string) {
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	inputs, err := j.settle(cmd, cmd.Flags().Args(), inputSetting)
+	inputs, err := j.readSettings(cmd, cmd.Flags().Args(), inputSetting)
 	if err != nil {
 		t.Fatal(err)
 	}

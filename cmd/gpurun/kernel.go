@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // setKernel sets the kernel, or the steps that replace it, with their configuration.
@@ -38,7 +38,7 @@ func withTruncated(kernel string, config []byte, value string) ([]byte, error) {
 	if value == "" {
 		return config, nil
 	}
-	if !plugins.IsModelServer(kernel) {
+	if !resolve.IsModelServer(kernel) {
 		return nil, fault.BadValue.New("--truncated is for openai: and serve:, not for %s", kernel)
 	}
 	members := make(map[string]json.RawMessage)
@@ -87,7 +87,7 @@ func chainOf(kernel, kernelConfig string, steps, configs []string) (string, []by
 		return "", nil, fault.FlagsClash.New("--kernel-config requires -k; use --step-config %s=%s", steps[0], kernelConfig)
 	}
 	for _, step := range steps {
-		if strings.TrimSpace(step) == "" || strings.Contains(step, plugins.StepSeparator) {
+		if strings.TrimSpace(step) == "" || strings.Contains(step, resolve.StepSeparator) {
 			return "", nil, fault.FlagsClash.New("--step %q names no kernel", step)
 		}
 	}
@@ -114,7 +114,7 @@ func chainOf(kernel, kernelConfig string, steps, configs []string) (string, []by
 			return "", nil, fault.FlagsClash.New("--step-config: %w", err)
 		}
 	}
-	return strings.Join(steps, plugins.StepSeparator), encoded, nil
+	return strings.Join(steps, resolve.StepSeparator), encoded, nil
 }
 
 // stepConfig returns the configuration of a step as --step-config takes it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func newManPage(cmd *cobra.Command) manPage {
 		fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", roff(cmd.CommandPath()), roff(strings.TrimSpace(arguments)))
 	}
 	b.WriteString(".SH DESCRIPTION\n")
-	writeManText(&b, cmdText(cmd))
+	writeManText(&b, cmp.Or(cmd.Long, cmd.Short))
 	writeManFlags(&b, cmd)
 	if page.section == "1" {
 		b.WriteString(".SH EXIT STATUS\n0 means success.\n.BR gpurun\\-exit\\-codes (7)\nlists the others.\n")
@@ -63,13 +64,6 @@ func newManPage(cmd *cobra.Command) manPage {
 	writeSeeAlso(&b, cmd)
 	page.text = b.Bytes()
 	return page
-}
-
-func cmdText(cmd *cobra.Command) string {
-	if cmd.Long != "" {
-		return cmd.Long
-	}
-	return cmd.Short + "."
 }
 
 // writeManText writes a help text. Indented lines are examples or tables and keep their

@@ -32,11 +32,11 @@ func (o origin) String() string {
 	return o.text
 }
 
-// origins are those of all settings that are not defaults, by name.
+// origins has the origin of each setting that is not a default, by name.
 type origins map[string]origin
 
-// noteOrigins records the flags on the command line.
-func noteOrigins(flags *pflag.FlagSet) origins {
+// originsOf returns the origins of the flags on the command line.
+func originsOf(flags *pflag.FlagSet) origins {
 	o := make(origins)
 	flags.Visit(func(f *pflag.Flag) { o[f.Name] = origin{text: "--" + f.Name} })
 	return o
@@ -108,7 +108,7 @@ func variable(f *pflag.Flag) string {
 
 // fromEnvironment sets flags that are missing on the command line from GPURUN_*.
 func fromEnvironment(cmd *cobra.Command) error {
-	if mistakes := noteOrigins(cmd.Flags()).fromEnvironment(cmd); len(mistakes) > 0 {
+	if mistakes := originsOf(cmd.Flags()).fromEnvironment(cmd); len(mistakes) > 0 {
 		return fault.BadValue.New("%w", mistakes)
 	}
 	return nil
@@ -117,14 +117,9 @@ func fromEnvironment(cmd *cobra.Command) error {
 // knownVariables returns the variables of all commands' flags and those without a flag.
 func knownVariables(root *cobra.Command) []string {
 	known := []string{lease.Variable, jobs.Variable, "GPURUN_PLUGIN_PATH", "GPURUN_PPROF"}
-	var walk func(*cobra.Command)
-	walk = func(cmd *cobra.Command) {
+	eachCommand(root, func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, variable(f)) })
-		for _, sub := range cmd.Commands() {
-			walk(sub)
-		}
-	}
-	walk(root)
+	})
 	slices.Sort(known)
 	return slices.Compact(known)
 }

@@ -42,7 +42,7 @@ func newPlan() *cobra.Command {
 		Long:  planHelp,
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, err := j.settle(cmd, args, inputSetting)
+			args, err := j.readSettings(cmd, args, inputSetting)
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func newPlan() *cobra.Command {
 			if err != nil {
 				return j.origins.explain(err)
 			}
-			return show(o.JSON, plan, func(w io.Writer) { writePlan(w, plan) })
+			return result{plan, func(w io.Writer) { writePlan(w, plan) }}.show(o.JSON)
 		},
 	}
 	j = newJobCommand(cmd, nil)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +13,8 @@ import (
 
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/internal/wire"
-	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/builtin"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 func newPlugin() *cobra.Command {
@@ -31,23 +32,18 @@ func newPlugin() *cobra.Command {
 }
 
 // resolver returns a Resolver that finds kernels as a worker does.
-func resolver(python plugins.PythonOptions) (plugins.Resolver, error) {
+func resolver() (resolve.Resolver, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return plugins.Resolver{}, err
+		return resolve.Resolver{}, err
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return plugins.Resolver{}, err
+		return resolve.Resolver{}, err
 	}
-	var names []string
-	for name := range builtin.Kernels() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return plugins.Resolver{
-		Builtins: names, Self: self, SelfArgs: []string{wire.KernelArgument},
-		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: dir, Python: python,
+	return resolve.Resolver{
+		Builtins: slices.Sorted(maps.Keys(builtin.Kernels())), Self: self, SelfArgs: []string{wire.KernelArgument},
+		SearchPath: os.Getenv("GPURUN_PLUGIN_PATH"), Dir: dir,
 	}, nil
 }
 
@@ -74,7 +70,7 @@ Python files in the folders of $GPURUN_PLUGIN_PATH. Give other kernels by path:
   GPURUN_PLUGIN_PATH=~/kernels gpurun plugin list`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			r, err := resolver(plugins.PythonOptions{})
+			r, err := resolver()
 			if err != nil {
 				return err
 			}

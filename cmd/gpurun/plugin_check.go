@@ -19,7 +19,9 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/process"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 const pluginCheckHelp = `Check that a kernel meets the requirements of every kernel: it starts, opens and
@@ -83,38 +85,39 @@ func newPluginCheck() *cobra.Command {
 func checkKernel(ctx context.Context, config orchestrator.Config, options kerneltest.Options, verbose bool) error {
 	ctx, stop := untilStopped(ctx)
 	defer stop()
-	k, err := resolve(ctx, config)
+	k, err := resolveKernel(ctx, config)
 	if err != nil {
 		return err
 	}
 	options.Config, options.Device = k.named.Config, k.device
 	defer proc.KillChildren() // processes that the kernel left behind
 	fmt.Printf("%s on %s\n", config.Kernel.Name, k.device.Name)
-	_, _, isPython := plugins.CutPython(config.Kernel.Name)
+	_, _, isPython := resolve.CutPython(config.Kernel.Name)
 	if isPython {
 		showPython(ctx, k.named.Config)
 	}
 	log := &tailLog{verbose: verbose}
-	command := plugins.Command{Path: k.named.Path, Args: k.named.Args, Env: k.env, Dir: k.dir, Log: log}
+	command := process.Command{Path: k.named.Path, Args: k.named.Args, Env: k.env, Dir: k.dir, Log: log}
 	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(command), options), adviser(isPython), log)
 }
 
 // resolved is a kernel that can be started without a job: on one device, which env pins.
 type resolved struct {
-	named  plugins.Named
+	named  resolve.Named
 	dir    string
 	device plugins.Device
 	env    []string
 }
 
-// resolve finds the kernel of a job, and the first of its devices.
-func resolve(ctx context.Context, config orchestrator.Config) (k resolved, err error) {
+// resolveKernel finds the kernel of a job, and the first of its devices.
+func resolveKernel(ctx context.Context, config orchestrator.Config) (k resolved, err error) {
 	of := config.Kernel
-	r, err := resolver(plugins.PythonOptions{Interpreter: of.Python, IOWorkers: of.IOWorkers, NaN: of.NaN})
+	r, err := resolver()
 	if err != nil {
 		return k, err
 	}
-	r.Exec = plugins.ExecOptions{Mode: of.ExecMode, ID: of.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
+	r.Python = resolve.PythonOptions{Interpreter: of.Python, IOWorkers: of.IOWorkers, NaN: of.NaN}
+	r.Exec = resolve.ExecOptions{Mode: of.ExecMode, ID: of.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
 	k.dir = r.Dir
 	if k.named, err = r.Resolve(of.Name, plugins.Config(of.Config)); err != nil {
 		return k, err
@@ -123,11 +126,7 @@ func resolve(ctx context.Context, config orchestrator.Config) (k resolved, err e
 	if err != nil {
 		return k, err
 	}
-	first := devices[0]
-	k.device = plugins.Device{Name: first.String(), Index: first.Index, UUID: first.UUID, Memory: first.Memory, Threads: 1}
-	if first.Kind == gpu.GPU {
-		k.device.GPU, k.device.Count = true, 1
-	}
+	k.device = orchestrator.Slot{Name: devices[0].String(), Devices: devices[:1], Threads: 1}.Device()
 	k.env = append(os.Environ(), gpu.PinEnv(devices[:1])...)
 	return k, nil
 }

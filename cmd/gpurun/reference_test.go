@@ -20,6 +20,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -178,7 +179,7 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 		Utilization: gpu.Some(1), Memory: gpu.Some(gpu.Memory{}), Temperature: gpu.Some(1), Power: gpu.Some(gpu.Watt(1)), PowerLimit: gpu.Some(gpu.Watt(1)), Throttle: gpu.Some(gpu.Reasons(0)),
 	}, Leased: gpu.Some(uint64(1))}
 	m := metrics.New(metrics.Source{
-		Jobs: func() []metrics.Job { return []metrics.Job{{ID: "id", View: job}} }, GPUs: func() []metrics.GPU { return []metrics.GPU{card} },
+		Jobs: func() []jobs.State { return []jobs.State{{Job: jobs.Info{ID: "id"}, View: job}} }, GPUs: func() []metrics.GPU { return []metrics.GPU{card} },
 		Runs: func() []cluster.Overview {
 			return []cluster.Overview{{Output: "out", Nodes: []cluster.Node{{}}}}
 		},

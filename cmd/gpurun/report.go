@@ -51,7 +51,7 @@ func newReport() *cobra.Command {
 					return err
 				}
 			}
-			return show(o.JSON, status, func(w io.Writer) { writeStatus(w, status, verify) })
+			return result{status, func(w io.Writer) { writeStatus(w, status, verify) }}.show(o.JSON)
 		},
 	}, &o,
 		spec.Setting{Name: "work-dir", Field: "WorkDir", Value: "FOLDER", Help: "FOLDER that the job was started with (--work-dir)"}, jsonSetting,

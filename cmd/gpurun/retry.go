@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 const retryHelp = `Retry the failed records of a finished job and replace them in OUTPUT and in the
@@ -46,7 +46,7 @@ func newRetry() *cobra.Command {
 		Long:  retryHelp,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, err := j.settle(cmd, args, "output")
+			args, err := j.readSettings(cmd, args, "output")
 			if err != nil {
 				return err
 			}
@@ -81,11 +81,11 @@ func retryAllSteps(ctx context.Context, config orchestrator.Config) (orchestrato
 		return orchestrator.Retry(ctx, config) // which reports it
 	}
 	var flags []string
-	steps := strings.Split(status.Report.Kernel, plugins.StepSeparator)
+	steps := strings.Split(status.Report.Kernel, resolve.StepSeparator)
 	for _, step := range steps {
 		flags = append(flags, "--step "+slurm.Quote(step))
 	}
-	if given := config.Kernel.Name; given != "" && strings.Count(given, plugins.StepSeparator) < len(steps)-1 {
+	if given := config.Kernel.Name; given != "" && strings.Count(given, resolve.StepSeparator) < len(steps)-1 {
 		return orchestrator.Report{}, fault.FlagsClash.New("the job ran %d steps, and %s would skip some of them; name all of its steps, with the new kernel in place of the one that it replaces: %s",
 			len(steps), given, strings.Join(flags, " "))
 	}

@@ -54,11 +54,11 @@ func newRoot() *cobra.Command {
 	for _, s := range steerings {
 		root.AddCommand(newSteering(s))
 	}
-	complete(root)
+	eachCommand(root, complete)
 	root.AddCommand(newExitCodes(), newJobFileHelp())
 	offerSchema(root)
 	shortenHelp(root)
-	registerCompletions(root)
+	eachCommand(root, registerCompletions)
 	root.Args = usageArgs(func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil

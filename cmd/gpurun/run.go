@@ -74,19 +74,21 @@ func newRun() *cobra.Command {
 }
 
 func (j *jobCommand) run(cmd *cobra.Command, args []string) error {
-	args, err := j.settle(cmd, args, inputSetting)
+	args, err := j.readSettings(cmd, args, inputSetting)
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 {
+	if len(args) > 0 {
+		j.setInputs(args)
+	} else if j.options.Shard.Shard == "" { // a shard reads what its run does
 		return fault.NoInput.New("no input: name a JSON Lines file, or - for standard input; see gpurun run --help")
 	}
-	j.setInputs(args)
-	if _, err := os.Stat(args[0]); len(args) > 1 && j.options.Events == "-" && os.IsNotExist(err) {
-		return fault.SideFile.New("input %s does not exist; to write events to a file, use --json-events=FILE", args[0])
+	first := append(args, "-")[0]
+	if _, err := os.Stat(first); len(args) > 1 && j.options.Events == "-" && os.IsNotExist(err) {
+		return fault.SideFile.New("input %s does not exist; to write events to a file, use --json-events=FILE", first)
 	}
 	if j.config.Output.Path == "" {
-		return fault.NoOutput.New("no output: add -o %s", suggestOutput(args[0]))
+		return fault.NoOutput.New("no output: add -o %s", suggestOutput(first))
 	}
 	if j.options.Shard.Shard != "" {
 		return j.executeShards(cmd)

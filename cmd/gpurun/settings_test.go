@@ -22,7 +22,7 @@ func TestEverySettingHasAHeading(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if help := flagsHelp(cmd); !strings.HasPrefix(help, "Common flags:\n  -f, --job-file") || strings.Count(help, "\n") > 17 {
+	if help := flagsHelp(cmd); !strings.HasPrefix(help, "Common flags:\n  -f, --job-file") || strings.Count(help, "\n") > 14 {
 		t.Errorf("the help is %s", help)
 	}
 	if err := cmd.Flags().Set(helpAll, "true"); err != nil {

@@ -20,8 +20,10 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/shards"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
 // shardOptions make this process compute shards of a job that machines share.
@@ -115,7 +117,8 @@ func (j *jobCommand) executeShards(cmd *cobra.Command) error {
 		return err
 	}
 	return j.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
-		run, err := openRun(s.ctx, config, n, os.Args, correctFailed(s.ctx, o.ClaimAfter))
+		given := func(setting string) bool { _, set := j.origins[setting]; return set }
+		run, config, err := openRun(s.ctx, config, n, given, correctFailed(s.ctx, o.ClaimAfter, given))
 		if err != nil {
 			return err
 		}
@@ -131,62 +134,54 @@ func (j *jobCommand) executeShards(cmd *cobra.Command) error {
 	})
 }
 
-// openRun opens the run of an output, or creates it if n is not 0, and checks that this
-// command is part of it. If it is not, mayCorrect decides whether this command replaces it.
-func openRun(ctx context.Context, config orchestrator.Config, n int, command []string, mayCorrect func(*cluster.Run, json.RawMessage) error) (*cluster.Run, error) {
+// openRun opens the run of an output, or creates it if n is not 0, and returns the settings with
+// which this machine computes shards: what shapes results comes from the run. If a setting that
+// was given here contradicts it, mayCorrect decides whether this command replaces the run.
+func openRun(ctx context.Context, config orchestrator.Config, n int, given func(string) bool, mayCorrect func(*cluster.Run, orchestrator.Config) error) (*cluster.Run, orchestrator.Config, error) {
 	run, err := cluster.Open(config.Output.Path)
 	if e := fault.As(err); e != nil && e.Code == fault.NoRun && n > 0 {
-		run, err = createRun(ctx, config, n, command, cluster.Create)
+		run, err = createRun(ctx, config, n, cluster.Create)
 	}
 	if err != nil {
-		return nil, err
+		return nil, config, err
 	}
-	now, err := orchestrator.DescribeJob(config)
-	if err != nil {
-		return nil, err
-	}
-	differs, err := compareRun(run, now.Print, n, config.Resume.AcceptChanges)
+	joined, differs, err := joinRun(run, config, n, given)
 	if err != nil || differs == nil {
-		return run, err
+		return run, joined, err
 	}
-	if n == 0 {
-		n = run.Shards
+	if why := mayCorrect(run, config); why != nil {
+		return nil, config, fault.OtherRun.New("%w; it cannot be corrected: %w", differs, why).Set(cluster.Folder(run.Output))
 	}
-	if why := mayCorrect(run, now.Print); why != nil {
-		return nil, fault.OtherRun.New("%w; it cannot be corrected: %w", differs, why).Set(cluster.Folder(run.Output))
+	n = cmp.Or(n, run.Shards)
+	if run, err = createRun(ctx, joined, n, run.Correct); err != nil {
+		return nil, config, err
 	}
-	corrected, err := createRun(ctx, config, n, command, run.Correct)
-	if err != nil {
-		return nil, err
+	if joined, differs, err = joinRun(run, joined, n, given); err != nil || differs != nil { // another process was first
+		return nil, config, errors.Join(err, differs)
 	}
-	if differs, err := compareRun(corrected, now.Print, n, nil); err != nil || differs != nil { // another process was first
-		return nil, errors.Join(err, differs)
-	}
-	fmt.Fprintf(os.Stderr, "gpurun: this command replaces the one that started the run, of which no shard is done: %s\n", corrected.Dir)
-	return corrected, nil
+	fmt.Fprintf(os.Stderr, "gpurun: this command replaces the one that started the run, of which no shard is done: %s\n", run.Dir)
+	return run, joined, nil
 }
 
-// compareRun returns how a command differs from the one that started the run; nil if it does not.
-func compareRun(run *cluster.Run, print json.RawMessage, n int, accepted []string) (differs, err error) {
+// joinRun returns the settings with which this machine takes part in a run, and how its command
+// contradicts the one that started the run; nil if it does not.
+func joinRun(run *cluster.Run, config orchestrator.Config, n int, given func(string) bool) (joined orchestrator.Config, differs, err error) {
 	folder := cluster.Folder(run.Output) // with all corrections
-	if n > 0 && n != run.Shards {
-		return fault.OtherRun.New("the run %s has %d shards, not %d", folder, run.Shards, n).Set(folder), nil
+	joined, texts, err := orchestrator.Join(config, run.Print, given)
+	switch {
+	case err != nil:
+	case n > 0 && n != run.Shards:
+		differs = fault.OtherRun.New("the run %s has %d shards, not %d", folder, run.Shards, n).Set(folder)
+	case len(texts) > 0:
+		differs = fault.OtherRun.New("this command differs from the one that started the run %s: %s", folder, strings.Join(texts, "; ")).Set(folder)
 	}
-	texts, err := orchestrator.ComparePrints(run.Print, print, accepted)
-	if err != nil {
-		return nil, fault.RunDamaged.New("the manifest of the run %s is damaged: %w", folder, err)
-	}
-	if len(texts) > 0 {
-		return fault.OtherRun.New("this command differs from the one that started the run %s: %s", folder, strings.Join(texts, "; ")).
-			Set(folder), nil
-	}
-	return nil, nil
+	return joined, differs, err
 }
 
 // correctFailed lets a machine correct a run whose processes have all failed. What one has
 // computed before it stopped is kept. A command that was corrected is refused: a task may start late.
-func correctFailed(ctx context.Context, lostAfter time.Duration) func(*cluster.Run, json.RawMessage) error {
-	return func(run *cluster.Run, print json.RawMessage) error {
+func correctFailed(ctx context.Context, lostAfter time.Duration, given func(string) bool) func(*cluster.Run, orchestrator.Config) error {
+	return func(run *cluster.Run, config orchestrator.Config) error {
 		overview, err := watchRun(run, lostAfter).Overview(ctx)
 		if err != nil {
 			return err
@@ -199,7 +194,7 @@ func correctFailed(ctx context.Context, lostAfter time.Duration) func(*cluster.R
 			return err
 		}
 		for _, m := range wrong {
-			if texts, err := orchestrator.ComparePrints(m.Print, print, nil); err == nil && len(texts) == 0 {
+			if _, differs, err := orchestrator.Join(config, m.Print, given); err == nil && len(differs) == 0 {
 				return fault.RunBegun.New("it has corrected this command")
 			}
 		}
@@ -213,7 +208,7 @@ func correctFailed(ctx context.Context, lostAfter time.Duration) func(*cluster.R
 }
 
 // createRun counts the input, divides it, and creates the run.
-func createRun(ctx context.Context, config orchestrator.Config, n int, command []string, create func(cluster.Manifest) (*cluster.Run, error)) (*cluster.Run, error) {
+func createRun(ctx context.Context, config orchestrator.Config, n int, create func(cluster.Manifest) (*cluster.Run, error)) (*cluster.Run, error) {
 	survey, err := orchestrator.MakeSurvey(ctx, config, n)
 	if err != nil {
 		return nil, err
@@ -227,7 +222,7 @@ func createRun(ctx context.Context, config orchestrator.Config, n int, command [
 	}
 	return create(cluster.Manifest{
 		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts,
-		Shards: n, First: survey.First, Records: survey.Records, Command: command, Print: survey.Print, Index: index,
+		Shards: n, First: survey.First, Records: survey.Records, Command: os.Args, Print: survey.Print, Index: index,
 	})
 }
 
@@ -237,7 +232,7 @@ type shardWork struct {
 	session *jobSession
 	config  orchestrator.Config
 	run     *cluster.Run
-	index   orchestrator.Index
+	index   source.Index
 	started time.Time
 	// concurrent: the kernel computes records one by one, most likely by asking a server.
 	concurrent bool
@@ -362,7 +357,7 @@ func (w *shardWork) copy(output string) (int64, bool) {
 	if w.concurrent {
 		return 0, false
 	}
-	records, _ := orchestrator.Committed(output)
+	records, _ := shards.Committed(output)
 	return records, true
 }
 
@@ -374,13 +369,13 @@ func (w *shardWork) adopt(earlier []string, config orchestrator.Config) bool {
 	}
 	var list []found
 	for _, output := range earlier {
-		if records, answers := orchestrator.Committed(output); records+answers > 0 {
+		if records, answers := shards.Committed(output); records+answers > 0 {
 			list = append(list, found{output, records, answers})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b found) int { return cmp.Compare(b.records+b.answers, a.records+a.answers) })
 	for _, one := range list {
-		err := orchestrator.Adopt(one.output, config)
+		err := shards.Adopt(one.output, config)
 		if err == nil {
 			text := fmt.Sprintf("resuming from an earlier attempt, which has committed %d records", one.records)
 			if one.answers > 0 {

@@ -4,6 +4,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
+	"github.com/gpurun/gpurun/internal/shards"
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
@@ -22,7 +23,7 @@ type shardLimits []shardLimit
 func (w *shardWork) limit(a *cluster.Attempt, config *orchestrator.Config) (limits shardLimits, err error) {
 	config.Resume.Spent = make(map[string]int64)
 	for _, output := range a.Earlier() {
-		spent, err := orchestrator.Spent(output)
+		spent, err := shards.Spent(output)
 		if err != nil && (config.Resume.MaxRequests > 0 || config.Resume.MaxTokens > 0) {
 			return nil, err
 		}

@@ -24,7 +24,7 @@ type slurmTask struct {
 // node's.
 const taskRestarts = 3
 
-// slurmTask returns nil unless the shard is that of a task of an array: to requeue another
+// slurmTask returns nil unless a task of an array computes the shard: to requeue another
 // job would end, for example, the interactive job of a user.
 func (o shardOptions) slurmTask() *slurmTask {
 	job := os.Getenv("SLURM_JOB_ID")

@@ -41,9 +41,9 @@ func newStatus() *cobra.Command {
 			}
 			gpus := gpu.NewObserver(gpu.Options{Timeout: lookTime})
 			defer gpus.Close()
-			return o.watch(cmd.Context(), func(ctx context.Context) (any, func(io.Writer), bool, error) {
+			return o.watch(cmd.Context(), func(ctx context.Context) (result, bool, error) {
 				seen := look(ctx, gpus, rules)
-				return seen, func(w io.Writer) { progress.WriteOverview(w, seen) }, false, nil
+				return result{seen, func(w io.Writer) { progress.WriteOverview(w, seen) }}, false, nil
 			})
 		},
 	}, &o, watchSetting, intervalSetting, jsonSetting, servicesSetting("Services"))

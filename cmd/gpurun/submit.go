@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/internal/shards"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -86,11 +87,11 @@ func lostAfterSetting(help string) spec.Setting {
 // gpurun retry.
 func describeMerged(ctx context.Context, run *cluster.Run) func(cluster.Merged, []cluster.Result) {
 	return func(m cluster.Merged, results []cluster.Result) {
-		c := orchestrator.Combined{Output: m.Output, Errors: m.Errors, Sum: m.Sum, Print: run.Print}
+		c := shards.Combined{Output: m.Output, Errors: m.Errors, Sum: m.Sum, Print: run.Print}
 		for _, r := range results {
-			c.Pieces = append(c.Pieces, orchestrator.Piece{Output: run.ResultOutput(r), Bytes: r.Output.Bytes, Counts: r.Counts, Machine: r.Host})
+			c.Pieces = append(c.Pieces, shards.Piece{Output: run.ResultOutput(r), Bytes: r.Output.Bytes, Counts: r.Counts, Machine: r.Host})
 		}
-		if err := orchestrator.Combine(ctx, c); err != nil {
+		if err := shards.Combine(ctx, c); err != nil {
 			fmt.Fprintf(os.Stderr, "gpurun: the output is complete, but gpurun report and gpurun retry cannot be used with it: %v\n", err)
 		}
 	}
@@ -238,9 +239,9 @@ func newSubmitStatus() *cobra.Command {
 				return err
 			}
 			watched := watchRun(run, o.LostAfter)
-			return o.watch(cmd.Context(), func(ctx context.Context) (any, func(io.Writer), bool, error) {
+			return o.watch(cmd.Context(), func(ctx context.Context) (result, bool, error) {
 				overview, err := watched.Overview(ctx)
-				return overview, func(w io.Writer) { progress.WriteRun(w, overview) }, overview.Merged, err
+				return result{overview, func(w io.Writer) { progress.WriteRun(w, overview) }}, overview.Merged, err
 			})
 		},
 	}, &o, watchSetting, intervalSetting, jsonSetting, lostAfterSetting("take a machine for lost that shows no sign of life for this long"))
@@ -249,6 +250,6 @@ func newSubmitStatus() *cobra.Command {
 // watchRun observes a run, with what its attempts have committed.
 func watchRun(run *cluster.Run, lostAfter time.Duration) *cluster.Watch {
 	w := run.Watch(lostAfter)
-	w.Committed = orchestrator.Committed
+	w.Committed = shards.Committed
 	return w
 }

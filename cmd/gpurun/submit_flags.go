@@ -85,7 +85,7 @@ var notInSubmit = map[string]string{
 
 // prepare reads the settings and rejects what cannot run on several nodes.
 func (s *clusterJob) prepare(cmd *cobra.Command, args []string) (config orchestrator.Config, err error) {
-	if args, err = s.job.settle(cmd, args, inputSetting); err != nil {
+	if args, err = s.job.readSettings(cmd, args, inputSetting); err != nil {
 		return config, err
 	}
 	if s.inputs = args; s.job.options.JobFile == "-" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,7 +91,8 @@ func (f *slurmSubmit) submit(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	s := &slurm.Submission{Job: job, ArraySize: size, Out: os.Stdout}
-	s.Run, err = openRun(ctx, config, job.Shards, os.Args, func(run *cluster.Run, _ json.RawMessage) error { return s.CheckIdle(ctx, run) })
+	whole := func(string) bool { return true } // this command says all of what the job is
+	s.Run, _, err = openRun(ctx, config, job.Shards, whole, func(run *cluster.Run, _ orchestrator.Config) error { return s.CheckIdle(ctx, run) })
 	if err != nil {
 		return f.job.origins.explain(err)
 	}

@@ -76,7 +76,7 @@ func try(ctx context.Context, inputs []string, o tryOptions, config orchestrator
 	if err := sample.Read(ctx); err != nil {
 		return err
 	}
-	k, err := resolve(ctx, config)
+	k, err := resolveKernel(ctx, config)
 	if err != nil {
 		return err
 	}

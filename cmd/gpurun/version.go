@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/stdfd"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/protocol"
 )
 
 // These are set by scripts/build.sh from git, because a build may lack the stamp of Go: it
@@ -35,7 +35,7 @@ func newVersion() *cobra.Command {
   gpurun version --json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return show(o.JSON, buildOf(debug.ReadBuildInfo()), func(w io.Writer) { fmt.Fprint(w, versionLines()) })
+			return result{buildOf(debug.ReadBuildInfo()), func(w io.Writer) { fmt.Fprint(w, versionLines()) }}.show(o.JSON)
 		},
 	}, &o, jsonSetting)
 }
@@ -52,7 +52,7 @@ type buildFacts struct {
 	Protocol int    `json:"kernel_protocol"`
 	// Without lists what this build lacks.
 	Without []string `json:"built_without"`
-	// Settings are those of go build.
+	// Settings has the flags and variables of go build.
 	Settings map[string]string `json:"settings"`
 }
 
@@ -60,7 +60,7 @@ type buildFacts struct {
 func buildOf(info *debug.BuildInfo, known bool) buildFacts {
 	facts := buildFacts{
 		Version: versionText(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
-		Protocol: plugins.ProtocolVersion, Without: lacking(), Settings: map[string]string{},
+		Protocol: protocol.Version, Without: lacking(), Settings: map[string]string{},
 		Commit: sourceCommit, Time: sourceTime, Modified: strings.HasSuffix(version, "-dirty"),
 	}
 	if !known {
@@ -106,7 +106,7 @@ func versionLines() string {
 		nvml = "without NVML (no C compiler): CPU devices only"
 	}
 	return fmt.Sprintf("gpurun %s\n%s %s/%s, kernel protocol %d, %s\n",
-		versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH, plugins.ProtocolVersion, nvml)
+		versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH, protocol.Version, nvml)
 }
 
 func versionText() string {

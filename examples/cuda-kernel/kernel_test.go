@@ -21,6 +21,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
 	"github.com/gpurun/gpurun/plugins/minhash"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 var (
@@ -49,7 +50,7 @@ func TestProgram(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	var log strings.Builder
-	kerneltest.RunBinary(t, plugins.Command{Path: program, Log: &log}, kerneltest.Options{Tolerance: -1, Device: cpuDevice})
+	kerneltest.RunBinary(t, process.Command{Path: program, Log: &log}, kerneltest.Options{Tolerance: -1, Device: cpuDevice})
 	if !strings.Contains(log.String(), "computing on the CPU") {
 		t.Errorf("the log does not say that it computes on the CPU: %s", log.String())
 	}

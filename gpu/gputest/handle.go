@@ -88,7 +88,7 @@ func (h handle) PCIBusID() (id string, err error) {
 // CPUs is part of gpu.Handle.
 func (h handle) CPUs() ([]int, error) { return nil, errNotSupported }
 
-// Sense is part of gpu.Sensors.
+// Sense is part of gpu.Handle.
 func (h handle) Sense(sample *gpu.Sample) error {
 	return h.with(func(c *Card) {
 		at := sample.Time
@@ -101,7 +101,7 @@ func (h handle) Sense(sample *gpu.Sample) error {
 	})
 }
 
-// SenseMemory is part of gpu.Sensors.
+// SenseMemory is part of gpu.Handle.
 func (h handle) SenseMemory() (memory gpu.Optional[gpu.Memory], err error) {
 	err = h.with(func(c *Card) {
 		if memory = c.Sample.Memory; h.instance >= 0 {
@@ -111,7 +111,7 @@ func (h handle) SenseMemory() (memory gpu.Optional[gpu.Memory], err error) {
 	return memory, err
 }
 
-// Instances is part of gpu.Partitioned.
+// Instances is part of gpu.Handle.
 func (h handle) Instances() (enabled bool, list []gpu.Instance, err error) {
 	err = h.with(func(c *Card) {
 		enabled = c.MIG

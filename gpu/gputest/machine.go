@@ -61,7 +61,7 @@ func (c *Card) Use(gib uint64) {
 	c.Sample.Memory = gpu.Some(m)
 }
 
-// Machine is a driver with cards. It implements gpu.API and gpu.Events and is safe for
+// Machine is a driver with cards. It implements gpu.API and is safe for
 // concurrent use.
 type Machine struct {
 	mu      sync.Mutex
@@ -270,7 +270,7 @@ func (m *Machine) Device(index int) (gpu.Handle, error) {
 	return handle{m, index, -1}, nil
 }
 
-// NewEventSet is part of gpu.Events.
+// NewEventSet is part of gpu.API.
 func (m *Machine) NewEventSet() (gpu.EventSet, error) {
 	m.enter()
 	defer m.mu.Unlock()

@@ -50,7 +50,7 @@ func (f *Folder) Acquire(ctx context.Context, r Request) (*Held, error) {
 			if r.Wait > 0 && !refusal.Never {
 				refusal.waited = waited
 			}
-			f.note(Event{Time: time.Now(), Event: Refused, Lease: f.describe(r, GPU{}), Why: refusal.Error()})
+			f.record(Event{Event: Refused, Lease: f.describe(r, GPU{}), Why: refusal.Error()})
 			return nil, fault.GPUsHeld.Wrap(refusal)
 		}
 		if r.Waiting != nil && refusal.why != reported {
@@ -76,29 +76,29 @@ func (f *Folder) try(ctx context.Context, r Request) (*Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	held := &Held{folder: f}
-	err = f.locked(ctx, func(_ []found, living []Lease) (events []Event, err error) {
+	err = f.locked(ctx, func(_ []found, living []Lease) error {
 		if err := r.duplicate(gpus, living); err != nil {
-			return nil, err
+			return err
 		}
 		chosen, refusal := choose(r, gpus, living)
 		if refusal != nil {
-			return nil, refusal
+			return refusal
 		}
 		held.missing = chosen.Missing
 		for _, g := range chosen.GPUs {
 			l := f.describe(r, g)
 			file, err := f.create(l)
 			if err != nil {
-				return events, err
+				return err
 			}
 			held.leases, held.files = append(held.leases, l), append(held.files, file)
-			events = append(events, Event{Time: l.Created, Event: Allocated, Lease: l})
+			f.record(Event{Event: Allocated, Lease: l})
 		}
-		return events, nil
+		return nil
 	})
 	var kept keptError
 	if errors.As(err, &kept) {
-		err = &Refusal{Name: r.Name, Memory: r.Memory, why: kept.Error()}
+		err = &Refusal{Name: r.Name, why: kept.Error()}
 	}
 	if err != nil {
 		held.Release()
@@ -132,7 +132,7 @@ type Preview struct {
 }
 
 // Preview decides as Acquire would right now, but takes nothing. f may be nil, for a
-// host without leases. Errors are those of Acquire.
+// host without leases. It fails as Acquire does.
 func (f *Folder) Preview(ctx context.Context, r Request) (Preview, error) {
 	gpus, err := r.GPUs(ctx)
 	if err != nil {
@@ -230,18 +230,16 @@ func (h *Held) Keep(needed func(Lease) bool) {
 	defer h.mu.Unlock()
 	var leases []Lease
 	var files []*os.File
-	var events []Event
 	for i, l := range h.leases {
 		if needed(l) {
 			leases, files = append(leases, l), append(files, h.files[i])
 			continue
 		}
 		if owned.Remove(filepath.Join(h.folder.path, fileName(l)), h.files[i]) {
-			events = append(events, Event{Time: time.Now(), Event: Released, Lease: l})
+			h.folder.record(Event{Event: Released, Lease: l})
 		}
 	}
 	h.leases, h.files = leases, files
-	h.folder.note(events...)
 }
 
 // Detach closes the files of leases without an owner, which outlive this process.
@@ -267,31 +265,31 @@ func (f *Folder) Deallocate(ctx context.Context, name, gpu string) ([]Lease, err
 		return nil, err
 	}
 	var freed []Lease
-	err := f.locked(ctx, func(all []found, living []Lease) (events []Event, err error) {
+	err := f.locked(ctx, func(all []found, living []Lease) error {
 		var meant []found
 		for _, l := range all {
 			if l.ended != "" || !SameName(l.Name, name) || !l.named(gpu) {
 				continue
 			}
 			if l.Owned {
-				return nil, fault.LeaseInUse.New("%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
+				return fault.LeaseInUse.New("%s is held by a running process, %s: the lease ends when that process exits", l.Label, l.Lease)
 			}
 			meant = append(meant, l)
 		}
 		if len(meant) == 0 {
-			return nil, unknown(name, gpu, living)
+			return unknown(name, gpu, living)
 		}
 		for _, l := range meant {
 			switch err := os.Remove(l.path); {
 			case errors.Is(err, os.ErrPermission):
-				return events, fault.LeaseInUse.New("the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
+				return fault.LeaseInUse.New("the lease of %s by %s belongs to %s: only that user can release it", l.Label, l.Name, l.User)
 			case err != nil:
-				return events, f.unusable("remove a lease", err)
+				return f.unusable("remove a lease", err)
 			}
-			events = append(events, Event{Time: time.Now(), Event: Released, Lease: l.Lease})
+			f.record(Event{Event: Released, Lease: l.Lease})
 			freed = append(freed, l.Lease)
 		}
-		return events, nil
+		return nil
 	})
 	return freed, err
 }

@@ -117,17 +117,15 @@ func unreadable(path string) Lease {
 	return Lease{ID: id, Name: "unreadable-" + id, GPU: key, Index: -1, Label: key, Exclusive: true, Owned: true, User: "an unknown user"}
 }
 
-// sweep removes leases that have ended and files that were never finished, and returns what
-// to note about them. The caller must hold the lock. Another user's file cannot be removed from a folder like /tmp:
-// it stays, and is ignored.
-func (f *Folder) sweep(all []found, now time.Time) (living []Lease, events []Event) {
+// sweep removes leases that have ended and files that were never finished. The caller must hold
+// the lock. Another user's file cannot be removed from a folder like /tmp: it stays, and is ignored.
+func (f *Folder) sweep(all []found, now time.Time) {
 	for _, l := range all {
 		if l.ended != "" && os.Remove(l.path) == nil {
-			events = append(events, Event{Time: now, Event: l.ended, Lease: l.Lease})
+			f.record(Event{Event: l.ended, Lease: l.Lease})
 		}
 	}
 	owned.Sweep(f.path, now)
-	return inForce(all), events
 }
 
 // inForce returns the leases that have not ended.

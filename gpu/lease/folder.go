@@ -35,9 +35,6 @@ type Folder struct {
 	path string
 }
 
-// Path returns the folder's path.
-func (f *Folder) Path() string { return f.path }
-
 // Open finds or creates the folder. It uses dir if it is not empty, else
 // $GPURUN_LEASE_DIR, else the first of /run/gpurun and /tmp/gpurun-leases that exists.
 // Only if neither exists, it creates the first it can: users who may write to /run and
@@ -206,25 +203,20 @@ func (f *Folder) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // locked calls decide, under the folder's lock, with all leases and with those that are left
-// once the others are swept. The events that decide returns are noted after the lock is
-// released: any user may hold up the writing of a history.
-func (f *Folder) locked(ctx context.Context, decide func(all []found, living []Lease) ([]Event, error)) error {
+// once the others are swept.
+func (f *Folder) locked(ctx context.Context, decide func(all []found, living []Lease) error) error {
 	unlock, err := f.lock(ctx)
 	if err != nil {
 		return err
 	}
-	var living []Lease
-	var events []Event
-	defer func() { unlock(); f.note(events...) }()
+	defer unlock()
 	now := time.Now()
 	all, err := f.read(now)
 	if err != nil {
 		return err
 	}
-	living, events = f.sweep(all, now)
-	more, err := decide(all, living)
-	events = append(events, more...)
-	return err
+	f.sweep(all, now)
+	return decide(all, inForce(all))
 }
 
 // keptError is why the folder's lock could not be taken: another process does not release

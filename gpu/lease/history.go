@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,8 +22,6 @@ type Event struct {
 	Lease Lease     `json:"lease"`
 	// Why is the message of a refusal.
 	Why string `json:"why,omitempty"`
-	// Totals are the counts of the events that were cut from the history.
-	Totals *Statistics `json:"totals,omitempty"`
 }
 
 // The names of events, in addition to the reasons why leases end.
@@ -34,11 +31,8 @@ const (
 	Refused   = "refused"
 )
 
-// totalled is the first event of a history from which older events were cut.
-const totalled = "totals"
-
-// maxHistory is how large a user's history grows before it is rotated, replacing the
-// previously rotated one. A new history begins with the totals.
+// maxHistory is how large a user's history grows before it replaces the previous one: some
+// thousand events.
 const maxHistory = 1 << 20
 
 // maxLine is longer than any event.
@@ -50,93 +44,48 @@ func (f *Folder) historyPath() string {
 	return filepath.Join(f.path, fmt.Sprintf("history-%d.jsonl", os.Getuid()))
 }
 
-// note appends to the history. It ignores errors: a history that cannot be written
-// must not prevent a lease. The caller must not hold the folder's lock.
-func (f *Folder) note(events ...Event) {
-	var lines []byte
-	for _, e := range events {
-		line, err := json.Marshal(e)
-		if err != nil {
-			return
-		}
-		lines = append(append(lines, line...), '\n')
-	}
-	if len(lines) == 0 {
+// record appends an event of now to the history. It waits for no other process, and ignores errors:
+// a history that cannot be written must not prevent a lease.
+func (f *Folder) record(e Event) {
+	e.Time = time.Now()
+	line, err := json.Marshal(e)
+	if err != nil {
 		return
 	}
-	file, locked, err := f.openHistory()
+	path := f.historyPath()
+	file, err := owned.Open(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return
 	}
 	defer file.Close()
-	_, _ = file.Write(lines)
-	if info, err := file.Stat(); err == nil && locked && info.Size() > maxHistory {
-		f.cutHistory(file)
-	}
-}
-
-// historyTime is how long a writer waits for another one. A line takes microseconds,
-// but the other process may be stopped, or another user's: all may read the file, and
-// therefore lock it. It is a variable so that tests need not wait.
-var historyTime = time.Second
-
-// openHistory opens this user's history for appending and locks it, so that no other
-// process cuts it meanwhile. If the lock stays taken, it returns the file unlocked: then
-// only appending is safe.
-func (f *Folder) openHistory() (file *os.File, locked bool, err error) {
-	path := f.historyPath()
-	for deadline := time.Now().Add(historyTime); ; {
-		if file, err = owned.Open(path, os.O_RDWR|os.O_APPEND, 0); os.IsNotExist(err) {
-			file, err = owned.Open(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|os.O_EXCL, historyMode)
+	_, _ = file.Write(append(line, '\n'))
+	// The lock keeps another process from replacing the new history as well.
+	if info, err := file.Stat(); err == nil && info.Size() > maxHistory && unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if there, err := os.Lstat(path); err == nil && os.SameFile(info, there) {
+			_ = os.Rename(path, path+oldSuffix)
 		}
-		if os.IsExist(err) {
-			continue // another process has created it
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		if locked = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil; locked && isAt(file, path) || time.Now().After(deadline) {
-			return file, locked && isAt(file, path), nil
-		}
-		_ = file.Close()
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// isAt reports whether path still refers to the file.
-func isAt(file *os.File, path string) bool {
-	open, err := file.Stat()
-	there, err2 := os.Lstat(path)
-	return err == nil && err2 == nil && os.SameFile(open, there)
-}
-
-// historyMode is the mode of a new history.
-const historyMode = 0o644
-
-// cutHistory rotates the history and begins a new one with the totals of the old one.
-// The path exists at all times. The caller must hold the file's lock.
-func (f *Folder) cutHistory(file *os.File) {
-	path := f.historyPath()
-	var totals Statistics
-	eachEvent(file.Name(), totals.count)
-	line, err := json.Marshal(Event{Time: time.Now(), Event: totalled, Totals: &totals})
-	if err != nil {
-		return
-	}
-	_ = os.Remove(path + oldSuffix)
-	if os.Link(path, path+oldSuffix) != nil {
-		return
-	}
-	if next, err := owned.Create(path, append(line, '\n'), historyMode, false); err == nil {
-		_ = next.Close()
 	}
 }
 
 const oldSuffix = ".old"
 
-// eachEvent calls take for the events of a history, oldest first. It skips invalid
+// eachEvent calls use for the events of all users whose history can be read. It skips invalid
 // lines: gpurun did not write them.
-func eachEvent(path string, take func(Event)) {
+func (f *Folder) eachEvent(use func(Event)) {
+	for _, suffix := range []string{oldSuffix, ""} {
+		paths, _ := filepath.Glob(filepath.Join(f.path, "history-*.jsonl"+suffix))
+		for _, path := range paths {
+			eachLine(path, func(line []byte) {
+				var e Event
+				if json.Unmarshal(line, &e) == nil && !e.Time.IsZero() {
+					use(e)
+				}
+			})
+		}
+	}
+}
+
+func eachLine(path string, use func([]byte)) {
 	file, err := owned.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return
@@ -145,44 +94,19 @@ func eachEvent(path string, take func(Event)) {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		var e Event
-		if json.Unmarshal(lines.Bytes(), &e) == nil && !e.Time.IsZero() {
-			take(e)
-		}
+		use(lines.Bytes())
 	}
-}
-
-// histories are the history files of all users. suffix is a glob pattern for what follows
-// the plain name: "" for current files, "*" for rotated ones too.
-func (f *Folder) histories(suffix string) []string {
-	paths, _ := filepath.Glob(filepath.Join(f.path, "history-*.jsonl"+suffix))
-	return paths
 }
 
 // History returns the last n events of all users, oldest first.
-func (f *Folder) History(n int) ([]Event, error) {
+func (f *Folder) History(n int) []Event {
 	events := []Event{}
-	for _, path := range f.histories("*") {
-		if strings.HasSuffix(path, oldSuffix) && sameFile(path, strings.TrimSuffix(path, oldSuffix)) {
-			continue // a process died while cutting it
-		}
-		eachEvent(path, func(e Event) {
-			if e.Event != totalled {
-				events = append(events, e)
-			}
-		})
-	}
+	f.eachEvent(func(e Event) { events = append(events, e) })
 	slices.SortStableFunc(events, func(a, b Event) int { return a.Time.Compare(b.Time) })
-	return events[max(0, len(events)-n):], nil
+	return events[max(0, len(events)-n):]
 }
 
-func sameFile(a, b string) bool {
-	one, err := os.Lstat(a)
-	two, err2 := os.Lstat(b)
-	return err == nil && err2 == nil && os.SameFile(one, two)
-}
-
-// Statistics count all leases ever taken, by how they ended:
+// Statistics count the leases of the history, by how they ended:
 //
 //	Allocated = Held + Released + OwnerDied + Expired + Damaged + Unaccounted
 type Statistics struct {
@@ -201,15 +125,6 @@ type Statistics struct {
 
 // count adds one event.
 func (s *Statistics) count(e Event) {
-	if e.Event == totalled && e.Totals != nil {
-		s.Allocated += e.Totals.Allocated
-		s.Released += e.Totals.Released
-		s.OwnerDied += e.Totals.OwnerDied
-		s.Expired += e.Totals.Expired
-		s.Damaged += e.Totals.Damaged
-		s.Refused += e.Totals.Refused
-		return
-	}
 	counters := map[string]*int{
 		Allocated: &s.Allocated, Released: &s.Released, OwnerDied: &s.OwnerDied,
 		Expired: &s.Expired, Damaged: &s.Damaged, Refused: &s.Refused,
@@ -222,9 +137,7 @@ func (s *Statistics) count(e Event) {
 // Statistics counts the leases of all users whose history can be read.
 func (f *Folder) Statistics() (Statistics, error) {
 	var s Statistics
-	for _, path := range f.histories("") {
-		eachEvent(path, s.count) // its totals include the rotated history
-	}
+	f.eachEvent(s.count)
 	all, err := f.read(time.Now())
 	for _, l := range all {
 		if l.ended == "" {

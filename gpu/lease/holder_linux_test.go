@@ -32,7 +32,7 @@ func TestInheritedLeaseNamesItsHolder(t *testing.T) {
 	f := open(t)
 	pidFile := filepath.Join(t.TempDir(), "child")
 	t.Setenv(childVariable, pidFile)
-	holder := startHolder(t, f.Path())
+	holder := startHolder(t, f.path)
 	text, err := os.ReadFile(pidFile)
 	must(t, err)
 	var child int

@@ -18,7 +18,7 @@ type GPU struct {
 	// Key is the same for all processes on the host: the UUID of the GPU or the MIG
 	// instance.
 	Key string
-	// Index is that of the GPU in the machine, also for its MIG instances.
+	// Index counts the GPUs of the machine; a MIG instance has its GPU's.
 	Index int
 	// Label is for people: "GPU 0".
 	Label string

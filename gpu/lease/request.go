@@ -11,7 +11,7 @@ import (
 
 // Request describes the leases that a caller wants.
 type Request struct {
-	// Name is that of the service or the job.
+	// Name names the service or the job.
 	Name string
 	// GPUs asks the driver for the GPUs to choose from. It is called for every attempt,
 	// and never while the folder is locked.
@@ -36,7 +36,7 @@ type Request struct {
 	Named      bool
 
 	Limits Limits
-	// Quota is that of the service.
+	// Quota limits the service.
 	Quota Quota
 
 	// Wait is how long to wait for GPUs that others hold. Waiting is called with the
@@ -47,9 +47,7 @@ type Request struct {
 
 // Refusal is why a request was not met. Its kind is fault.NoDevice.
 type Refusal struct {
-	Name     string
-	Memory   uint64 // 0: whole GPUs
-	Accounts []Account
+	Name string
 	// Never means that waiting cannot help.
 	Never  bool
 	why    string
@@ -68,7 +66,7 @@ func (r *Refusal) Error() string {
 // choose decides which GPUs are taken, or why none. It is a pure function.
 func choose(r Request, gpus []GPU, living []Lease) (Preview, *Refusal) {
 	accounts := Count(gpus, living, r.Limits)
-	refusal := &Refusal{Name: r.Name, Memory: r.Memory, Accounts: accounts}
+	refusal := &Refusal{Name: r.Name}
 	if why := r.tooMuch(accounts); why != "" {
 		refusal.why, refusal.Never = why, true
 		return Preview{}, refusal

@@ -15,11 +15,11 @@ const module = "github.com/gpurun/gpurun"
 // onlyIn lists the only packages that may import a library, so that it can be replaced.
 var onlyIn = map[string][]string{
 	"github.com/prometheus/client_golang": {"internal/metrics"},
-	"github.com/hashicorp/go-plugin":      {"plugins"},
+	"github.com/hashicorp/go-plugin":      {"plugins", "plugins/process", "plugins/protocol"},
 	"github.com/NVIDIA/go-nvml":           {"gpu"},
 	"github.com/vbauerster/mpb":           {"internal/progress"},
 	"github.com/spf13/cobra":              {"cmd/gpurun"},
-	"google.golang.org/grpc":              {"plugins", "plugins/kernelpb"},
+	"google.golang.org/grpc":              {"plugins", "plugins/kernelpb", "plugins/process", "plugins/protocol"},
 	"github.com/goccy/go-yaml":            {"gpu", "gpu/lease", "internal/explain", "internal/jobfile"},
 }
 

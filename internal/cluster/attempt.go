@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +12,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
@@ -110,30 +111,7 @@ type Attempt struct {
 	progress func() Progress // see Follow
 }
 
-// newAttempt creates the folder of an attempt, which has claimed nothing yet. beside is that
-// of attemptInfo.
-func (r *Run) newAttempt(shard int, key string, beside int, labels map[string]string) (*Attempt, error) {
-	a := &Attempt{Shard: shard, run: r, key: key}
-	if shard >= 0 {
-		a.First, a.Records = r.Range(shard)
-	}
-	a.info = attemptInfo{Run: r.ID, Attempt: key + "-" + randomName(), Started: time.Now().UTC(), Beside: beside, Who: self(labels)}
-	a.dir = r.join(attemptsDir, a.info.Attempt)
-	if err := os.Mkdir(a.dir, files.PrivateDirMode); err != nil {
-		return nil, storage("create the attempt's folder", err)
-	}
-	if err := writeJSON(a.join(attemptFile), a.info); err != nil {
-		return nil, err
-	}
-	return a, nil
-}
-
 func (a *Attempt) join(name string) string { return filepath.Join(a.dir, name) }
-
-// outputOf is where an attempt writes its shard.
-func (r *Run) outputOf(attempt string) string {
-	return joinOutput(r.join(attemptsDir, filepath.Base(attempt)), r.outputName())
-}
 
 // Output is where the attempt writes the shard.
 func (a *Attempt) Output() string { return joinOutput(a.dir, a.run.outputName()) }
@@ -209,4 +187,69 @@ func (a *Attempt) discard() {
 			_ = os.RemoveAll(path)
 		}
 	}
+}
+
+// claimAfter makes the attempt the one that computes its shard, if the current claim still is
+// the one that the caller has seen.
+func (a *Attempt) claimAfter(seen int) (bool, error) {
+	if err := a.writeBeat(); err != nil { // or others would not see that it is alive
+		return false, storage("write the attempt's beat", err)
+	}
+	won, err := publish(a.join(attemptFile), a.run.claimPath(a.key, seen+1))
+	if won {
+		a.claim = seen + 1
+	}
+	return won, err
+}
+
+// drop removes the folder of an attempt that has claimed nothing.
+func (a *Attempt) drop() { _ = os.RemoveAll(a.dir) }
+
+// commit publishes the result of a finished shard. It returns false if another attempt was
+// first; then that one's output counts.
+func (a *Attempt) commit(result Result) (bool, error) {
+	result.Run, result.Attempt, result.Shard, result.First = a.run.ID, a.info.Attempt, a.Shard, a.First
+	result.Who, result.Finished = a.info.Who, time.Now().UTC()
+	if result.Counts.Records != a.Records {
+		return false, fault.OtherRun.New("shard %d has %d records instead of %d; the input has changed", a.Shard, result.Counts.Records, a.Records)
+	}
+	if err := writeJSON(a.join(resultFile), result); err != nil {
+		return false, err
+	}
+	crash.Point("shard-result")
+	won, err := publish(a.join(resultFile), a.run.commitPath(a.Shard))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, fault.RunDamaged.New("the run folder %s was removed while the shard was computed", a.run.Dir)
+	}
+	crash.Point("shard-committed")
+	return won, err
+}
+
+// live shows that the attempt is alive until stop is called. It cancels the attempt if its
+// shard was committed by another one, as after this process was frozen for a while.
+func (a *Attempt) live(interval time.Duration, cancel context.CancelCauseFunc, notice func(string)) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		failed := false
+		for {
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+			if a.Shard >= 0 && a.run.isCommitted(a.Shard) {
+				cancel(errElsewhere)
+				return
+			}
+			err := a.writeBeat()
+			if err != nil && !failed {
+				notice("the run folder cannot be written, so other machines may take this shard for lost: " + err.Error())
+			}
+			failed = err != nil
+		}
+	}()
+	return func() { close(done); <-ended }
 }

@@ -274,7 +274,7 @@ func TestLostIsJudgedByOwnClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if won, err := a.take(0); !won || err != nil {
+	if won, err := a.claimAfter(0); !won || err != nil {
 		t.Fatal(won, err)
 	}
 	asAnotherHost(t, r, key(0), 1)
@@ -662,7 +662,7 @@ func TestStay(t *testing.T) {
 	if err := writeJSON(lost.join(attemptFile), lost.info); err != nil {
 		t.Fatal(err)
 	}
-	if won, err := lost.take(0); err != nil || !won {
+	if won, err := lost.claimAfter(0); err != nil || !won {
 		t.Fatal(won, err)
 	}
 	stop := lost.live(10*time.Millisecond, func(error) {}, func(string) {})

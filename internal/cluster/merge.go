@@ -37,7 +37,7 @@ type Merged struct {
 	Output  string `json:"output"`
 	Errors  string `json:"errors,omitempty"`
 	chunk.Counts
-	// Sum is that of the output; of a folder of parts, of its manifest.
+	// Sum is the checksum of the output; of a folder of parts, of its manifest.
 	Sum chunk.FileSum `json:"sum"`
 	// Kinds are the failed records by kind.
 	Kinds map[string]int64 `json:"kinds,omitempty"`
@@ -159,20 +159,6 @@ func (m Merged) changed(parts bool) bool {
 	return err != nil || info.Size() != m.Sum.Bytes
 }
 
-// Results returns the results of all shards that have records, in order.
-func (r *Run) Results() (results []Result, err error) {
-	for i := range r.Shards {
-		result, err := r.result(i)
-		if err != nil {
-			return nil, err
-		}
-		if result.Counts.Records > 0 {
-			results = append(results, result)
-		}
-	}
-	return results, nil
-}
-
 // readResults reads the commits of all shards.
 func (m *merge) readResults() (err error) {
 	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors, Kinds: make(map[string]int64)}
@@ -222,7 +208,7 @@ func (m *merge) claim(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		won, err := a.take(s.Claims)
+		won, err := a.claimAfter(s.Claims)
 		if err != nil || !won {
 			a.drop()
 			if err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/gpurun/gpurun/internal/fault"
 )
 
 // States are all states of a shard, in the order in which people want to see them.
@@ -122,4 +124,27 @@ func nodes(shards []Shard) []Node {
 	}
 	slices.SortFunc(list, func(a, b Node) int { return cmp.Compare(a.Host, b.Host) })
 	return list
+}
+
+// CheckIdle reports why the run cannot be corrected; nil if it can.
+func (o Overview) CheckIdle() error {
+	if n := o.Count(Done); n > 0 {
+		return fault.RunBegun.New("%d of %d shards are computed", n, len(o.Shards))
+	}
+	for _, s := range o.Shards {
+		if s.State == Running {
+			return fault.RunBegun.New("pid %d on %s computes shard %d", s.PID, s.Host, s.Index)
+		}
+	}
+	return nil
+}
+
+// Claimed reports whether any process has begun to compute a shard.
+func (o Overview) Claimed() bool {
+	for _, s := range o.Shards {
+		if s.Claims > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -24,13 +24,6 @@ func (a *Attempt) Share(limit int64, used func(Result) int64) int64 {
 	return max(0, share)
 }
 
-// part returns a shard's part of a limit by its records. All parts add up to the limit.
-func (r *Run) part(limit int64, shard int) int64 {
-	first, records := r.Range(shard)
-	first -= r.First
-	return scale(limit, first+records, r.Records, r.Records-1) - scale(limit, first, r.Records, r.Records-1)
-}
-
 // scale returns (n*part + round) / of, without overflow; part is at most of.
 func scale(n, part, of, round int64) int64 {
 	if of <= 0 {

@@ -103,14 +103,6 @@ type observed struct {
 	seen  bool      // it has changed since the first look
 }
 
-// Watch returns an observer; 0 is DefaultLostAfter.
-func (r *Run) Watch(lostAfter time.Duration) *Watch {
-	if lostAfter <= 0 {
-		lostAfter = DefaultLostAfter
-	}
-	return &Watch{run: r, lostAfter: lostAfter, attempts: make(map[string]*observed), results: make(map[int]Result)}
-}
-
 // Shards returns the state of every shard. An attempt counts as lost only after this
 // observer has watched it for long enough, or if its process ran on this host and is gone.
 func (w *Watch) Shards(ctx context.Context) ([]Shard, error) {

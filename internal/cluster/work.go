@@ -188,7 +188,7 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 	if err != nil {
 		return err
 	}
-	won, err := a.take(s.Claims)
+	won, err := a.claimAfter(s.Claims)
 	if err != nil || !won {
 		a.drop()
 		// A network file system may show an old list of claims for a while.
@@ -241,33 +241,4 @@ func endState(err error) string {
 		return endStopped
 	}
 	return endFailed
-}
-
-// live shows that the attempt is alive until stop is called. It cancels the attempt if its
-// shard was committed by another one, as after this process was frozen for a while.
-func (a *Attempt) live(interval time.Duration, cancel context.CancelCauseFunc, notice func(string)) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		failed := false
-		for {
-			select {
-			case <-ticker.C:
-			case <-done:
-				return
-			}
-			if a.Shard >= 0 && a.run.isCommitted(a.Shard) {
-				cancel(errElsewhere)
-				return
-			}
-			err := a.writeBeat()
-			if err != nil && !failed {
-				notice("the run folder cannot be written, so other machines may take this shard for lost: " + err.Error())
-			}
-			failed = err != nil
-		}
-	}()
-	return func() { close(done); <-ended }
 }

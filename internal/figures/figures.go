@@ -258,5 +258,5 @@ func (f *File) length(i int) *atomic.Uint32 {
 // name returns the name of a slot, "" if it is free.
 func (f *File) name(i int) string {
 	n := min(int(f.length(i).Load()), maxName)
-	return string(bytes.Clone(f.slot(i)[nameAt : nameAt+n]))
+	return string(f.slot(i)[nameAt : nameAt+n])
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Bucket i holds durations of at most base*2^(i/perOctave): a quantile is exact to 19 %.
+// Bucket i holds durations of at most base*2^(i/perOctave): a quantile is exact to 19%.
 const (
 	base      = 100 * time.Microsecond
 	perOctave = 4

@@ -25,9 +25,9 @@ func (o Overview) Advice(threshold float64) []string {
 			add("%s: %s; see dmesg and nvidia-smi", g.Device, g.Problem)
 			continue
 		case used > threshold && len(g.Account.Leases) > 0:
-			add("%s: %.0f %% of its memory is in use, above the threshold of %.0f %%: run gpurun gpus optimize %s", g.Device, 100*used, 100*threshold, g.Account.Leases[0].Name)
+			add("%s: %.0f%% of its memory is in use, above the threshold of %.0f%%: run gpurun gpus optimize %s", g.Device, 100*used, 100*threshold, g.Account.Leases[0].Name)
 		case used > threshold:
-			add("%s: %.0f %% of its memory is in use without a lease", g.Device, 100*used)
+			add("%s: %.0f%% of its memory is in use without a lease", g.Device, 100*used)
 		}
 		if celsius := g.Sample.Temperature.Or(0); celsius >= 80 {
 			add("%s is at %d °C: check its cooling", g.Device, celsius)
@@ -44,7 +44,7 @@ func (o Overview) Advice(threshold float64) []string {
 	}
 	for _, job := range o.Jobs {
 		if g, ok := o.alone(job.View); ok && g.Share() < 0.5 && job.BatchSize > 0 {
-			add("job %s: only %.0f %% of %s's memory is in use: try batches of %d (now %d)", job.Job.ID, 100*g.Share(), g.Device, larger(job.BatchSize, g.Share(), threshold), job.BatchSize)
+			add("job %s: only %.0f%% of %s's memory is in use: try batches of %d (now %d)", job.Job.ID, 100*g.Share(), g.Device, larger(job.BatchSize, g.Share(), threshold), job.BatchSize)
 		}
 	}
 	return advice

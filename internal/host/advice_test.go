@@ -45,15 +45,15 @@ func TestAdvice(t *testing.T) {
 		want string // "" for none
 	}{
 		"nothing":         {gpu: card(10)},
-		"full, held":      {gpu: card(91, whole), want: "GPU 0: 91 % of its memory is in use, above the threshold of 85 %: run gpurun gpus optimize nightly"},
-		"full, not held":  {gpu: card(91), want: "91 % of its memory is in use without a lease"},
+		"full, held":      {gpu: card(91, whole), want: "GPU 0: 91% of its memory is in use, above the threshold of 85%: run gpurun gpus optimize nightly"},
+		"full, not held":  {gpu: card(91), want: "91% of its memory is in use without a lease"},
 		"hot":             {gpu: hotCard, want: "GPU 0 is at 88 °C"},
 		"haunted":         {gpu: haunted, want: "process 7 uses 5 MiB and belongs to no running job"},
 		"silent":          {gpu: silent, want: "GPU 0: the NVIDIA driver does not answer; see dmesg"},
 		"failing memory":  {gpu: failing, want: "GPU 0: 3 uncorrected memory errors (ECC)"},
 		"lost":            {gpu: lost, want: "does not respond"},
 		"too large":       {gpu: card(10, lease.Lease{Name: "a", Memory: 50 << 20}), want: "a holds 50 MiB of GPU 0, but only 10 MiB are in use"},
-		"small batches":   {gpu: card(21, whole), jobs: []jobs.State{computingJob(128)}, want: "job 3fa9: only 21 % of GPU 0's memory is in use: try batches of 512 (now 128)"},
+		"small batches":   {gpu: card(21, whole), jobs: []jobs.State{computingJob(128)}, want: "job 3fa9: only 21% of GPU 0's memory is in use: try batches of 512 (now 128)"},
 		"good batches":    {gpu: card(60, whole), jobs: []jobs.State{computingJob(128)}},
 		"shared":          {gpu: card(21, lease.Lease{Name: "a", Memory: 20 << 20}, lease.Lease{Name: "b", Memory: 20 << 20}), jobs: []jobs.State{computingJob(128)}},
 		"still opening":   {gpu: card(1, whole), jobs: []jobs.State{{View: view.View{Phase: view.PhaseRunning, BatchSize: 8, Workers: []view.Worker{{GPUs: []string{"GPU-0"}, Phase: view.PhaseOpening}}}}}},

@@ -8,8 +8,9 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 const (
@@ -36,7 +37,7 @@ func Serve(l net.Listener, n int, h http.Handler) (end func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Serve(limit(l, n)) // returns when the listener is closed
+		_ = s.Serve(netutil.LimitListener(l, n)) // returns when the listener is closed
 	}()
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -70,44 +71,3 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// limit allows n open connections at a time.
-func limit(l net.Listener, n int) net.Listener {
-	return &limited{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-type limited struct {
-	net.Listener
-	slots  chan struct{}
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
-}
-
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}

@@ -85,18 +85,8 @@ func (c *Client) Trim(ctx context.Context) ([]orchestrator.Trimmed, error) {
 // Transport sends requests to the job, whatever their host.
 func (c *Client) Transport() http.RoundTripper { return c.http.Transport }
 
-// Get reads a path of the job's API.
-func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
-	return c.send(ctx, http.MethodGet, path, nil)
-}
-
-// Put writes JSON to a path of the job's API.
-func (c *Client) Put(ctx context.Context, path string, body []byte) error {
-	_, err := c.send(ctx, http.MethodPut, path, body)
-	return err
-}
-
-func (c *Client) send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+// Send sends a request with a JSON body, which may be nil, to a path of the job's API.
+func (c *Client) Send(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://job"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -128,7 +118,7 @@ func reason(body []byte) string {
 
 // ask sends a request to a path below that of the job.
 func (c *Client) ask(ctx context.Context, method, path string, answer any) error {
-	data, err := c.send(ctx, method, "/api/jobs/"+c.entry.ID+path, nil)
+	data, err := c.Send(ctx, method, "/api/jobs/"+c.entry.ID+path, nil)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -30,6 +31,11 @@ func folders() []string {
 		list = append(list, own)
 	}
 	return append(list, filepath.Join("/tmp", "gpurun-"+id, "jobs"))
+}
+
+// readable lists the folders that exist and can be trusted.
+func readable() []string {
+	return slices.DeleteFunc(folders(), func(dir string) bool { return checkFolder(dir) != nil })
 }
 
 // makeFolder creates a private folder and its parent, and checks that they are private.

@@ -18,10 +18,7 @@ const entrySuffix = ".json"
 // List returns this user's running jobs, oldest first, and removes the files of dead ones.
 func List() []Entry {
 	var jobs []Entry
-	for _, dir := range folders() {
-		if checkFolder(dir) != nil {
-			continue // missing, or not to be trusted
-		}
+	for _, dir := range readable() {
 		names, _ := owned.Names(dir, entrySuffix)
 		for _, name := range names {
 			if e, lives := readEntry(filepath.Join(dir, name)); lives {

@@ -58,10 +58,7 @@ func remember(dir string, e Ended) {
 // remembered.
 func Past() []Ended {
 	var all []Ended
-	for _, dir := range folders() {
-		if checkFolder(dir) != nil {
-			continue
-		}
+	for _, dir := range readable() {
 		data, err := os.ReadFile(filepath.Join(dir, pastFile))
 		if err != nil {
 			continue

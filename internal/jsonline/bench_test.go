@@ -83,7 +83,7 @@ func BenchmarkAppendString(b *testing.B) {
 	eachLine(b, func(b *testing.B, line []byte) {
 		var dst []byte
 		for b.Loop() {
-			dst = AppendStringBytes(dst[:0], line)
+			dst = AppendString(dst[:0], line)
 		}
 	})
 }

@@ -7,14 +7,7 @@ import (
 
 // AppendString appends s to dst as a JSON string. It escapes only what JSON requires:
 // '"', '\\' and control characters, but not HTML or U+2028. Invalid UTF-8 becomes U+FFFD.
-func AppendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	dst = appendEscaped(dst, s)
-	return append(dst, '"')
-}
-
-// AppendStringBytes is AppendString for bytes, without copying them first.
-func AppendStringBytes(dst, s []byte) []byte {
+func AppendString[Bytes string | []byte](dst []byte, s Bytes) []byte {
 	dst = append(dst, '"')
 	dst = appendEscaped(dst, s)
 	return append(dst, '"')

@@ -26,8 +26,8 @@ func TestAppendString(t *testing.T) {
 		if got := string(AppendString([]byte("x"), c.in)); got != "x"+c.want {
 			t.Errorf("AppendString(%q) = %s, want %s", c.in, got[1:], c.want)
 		}
-		if got := string(AppendStringBytes([]byte("x"), []byte(c.in))); got != "x"+c.want {
-			t.Errorf("AppendStringBytes(%q) = %s, want %s", c.in, got[1:], c.want)
+		if got := string(AppendString([]byte("x"), []byte(c.in))); got != "x"+c.want {
+			t.Errorf("AppendString(%q) = %s, want %s", c.in, got[1:], c.want)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestWriteString(t *testing.T) {
 				if err := WriteString(&w, line); err != nil {
 					t.Fatal(err)
 				}
-				if !bytes.Equal(w.Bytes(), AppendStringBytes(nil, line)) {
+				if !bytes.Equal(w.Bytes(), AppendString(nil, line)) {
 					t.Errorf("%s, %d bytes: not what AppendString gives", name, len(line))
 				}
 				if w.longest > bufferSize || w.calls > 2+w.Len()/(bufferSize/2) {

@@ -28,43 +28,27 @@ func AppendFloat32(dst []byte, f float32) ([]byte, bool) {
 // AppendFloat32s appends an array of numbers, each formatted as by AppendFloat32. It
 // allocates room for all of them at once.
 func AppendFloat32s(dst []byte, values []float32) []byte {
-	const each = maxPlain32 + 1 // plus a comma
+	dst = slices.Grow(dst, (maxPlain32+1)*len(values)+2) // plus commas and brackets
 	dst = append(dst, '[')
-	at := len(dst)
-	dst = slices.Grow(dst, each*len(values)+1)
-	dst = dst[:cap(dst)]
 	table := halves()
 	for i, f := range values {
 		if i > 0 {
-			dst[at] = ','
-			at++
+			dst = append(dst, ',')
 		}
 		b := math.Float32bits(f)
-		if half := halfIndex(b); half < halfCount {
-			if b>>31 != 0 {
-				dst[at] = '-'
-				at++
-			}
-			text := &table[half]
-			*(*written)(dst[at:]) = *text
-			at += int(text[len(text)-1])
-			continue
-		}
-		if !isPlain32(b) {
-			dst, _ = appendFloat(dst[:at], float64(f), 32, true)
-			at = len(dst)
-			dst = slices.Grow(dst, each*(len(values)-i)+1)
-			dst = dst[:cap(dst)]
+		half := halfIndex(b)
+		if half >= halfCount {
+			dst, _ = AppendFloat32(dst, f)
 			continue
 		}
 		if b>>31 != 0 {
-			dst[at] = '-'
-			at++
+			dst = append(dst, '-')
 		}
-		digits, exponent := decimal32(b)
-		at += putDecimal(dst[at:at+maxPlain32-1], digits, exponent)
+		text := &table[half]
+		end := len(dst) + int(text[len(text)-1])
+		dst = append(dst, text[:]...)[:end] // copying all of it is faster than its length
 	}
-	return append(dst[:at], ']')
+	return append(dst, ']')
 }
 
 // AppendInt appends n in decimal. It is faster than strconv for unsigned 32-bit numbers,

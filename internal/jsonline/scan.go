@@ -120,34 +120,28 @@ func (info *Info) reset(w *Wanted) {
 	*info = Info{Spans: spans}
 }
 
-// note records the span of m if its name is wanted.
-func (w *Wanted) note(line []byte, m member, info *Info) {
+// locate records the span of m if its name is wanted.
+func (w *Wanted) locate(line []byte, m member, info *Info) {
 	if w == nil {
 		return
 	}
 	key := line[m.KeyStart+1 : m.keyEnd-1]
-	if m.escaped {
-		w.noteEscaped(key, m, info)
-		return
-	}
-	for mask := w.byLength[len(key)%64]; mask != 0; mask &= mask - 1 {
-		if k := bits.TrailingZeros64(mask); w.names[k] == string(key) {
-			info.Spans[k] = m.Span
+	switch {
+	case m.escaped: // it is compared with each name: unquoting it would need a buffer
+		for k, name := range w.names {
+			if unquotesTo(key, name) {
+				info.Spans[k] = m.Span
+			}
 		}
-	}
-	if w.byName != nil {
+	case w.byName != nil:
 		for _, k := range w.byName[string(key)] {
 			info.Spans[k] = m.Span
 		}
-	}
-}
-
-// noteEscaped is note for a key that contains a backslash. It compares the key with each
-// name instead of unquoting it, which would need a buffer.
-func (w *Wanted) noteEscaped(key []byte, m member, info *Info) {
-	for k, name := range w.names {
-		if unquotesTo(key, name) {
-			info.Spans[k] = m.Span
+	default:
+		for mask := w.byLength[len(key)%64]; mask != 0; mask &= mask - 1 {
+			if k := bits.TrailingZeros64(mask); w.names[k] == string(key) {
+				info.Spans[k] = m.Span
+			}
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (w *Wanted) skipObject(line []byte, i, depth int, info *Info) (int, failure
 		}
 		if info != nil {
 			info.Members++
-			w.note(line, m, info)
+			w.locate(line, m, info)
 		}
 		i = skipSpace(line, at)
 		if i >= len(line) {

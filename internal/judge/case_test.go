@@ -103,9 +103,9 @@ func TestFinal(t *testing.T) {
 		}
 		return all
 	}
-	raised := chunk.FailureTally("batch", "KeyError: 'a'", "a traceback", 1)
-	other := chunk.FailureTally("batch", "ValueError", "", 2)
-	rejected := chunk.FailureTally("record", "no text", "a traceback", 1)
+	raised := chunk.FailureTally("batch", "KeyError: 'a'", "a traceback", chunk.Origin{Line: 1}, 0)
+	other := chunk.FailureTally("batch", "ValueError", "", chunk.Origin{Line: 2}, 0)
+	rejected := chunk.FailureTally("record", "no text", "a traceback", chunk.Origin{Line: 1}, 0)
 	many := func(n int, failures ...chunk.Tally) (all chunk.Tally) {
 		return tally(int64(n), slices.Collect(func(yield func(chunk.Tally) bool) {
 			for i := range n {
@@ -115,10 +115,10 @@ func TestFinal(t *testing.T) {
 			}
 		})...)
 	}
-	missing := chunk.FailureTally("fetch", "HTTP 404 from a", "a traceback", 1)
-	gone := chunk.FailureTally("fetch", "there is no host b", "a traceback", 2)
+	missing := chunk.FailureTally("fetch", "HTTP 404 from a", "a traceback", chunk.Origin{Line: 1}, 0)
+	gone := chunk.FailureTally("fetch", "there is no host b", "a traceback", chunk.Origin{Line: 2}, 0)
 	misplaced := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Fetch, "open").Set("fetch-root"), Records: 2}}}}
-	broken := chunk.FailureTally("record", "line 7: not valid UTF-8", "a traceback", 2)
+	broken := chunk.FailureTally("record", "line 7: not valid UTF-8", "a traceback", chunk.Origin{Line: 2}, 0)
 	rejecting := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Record, "no text").WithDetail("a traceback"), Records: 15}}, {}}}
 	lacking := rejecting
 	lacking.Lacks = func() string { return "; the records have id" }

@@ -54,19 +54,19 @@ func Dialer(dial Dial) Dial {
 
 // Read reads in two steps: prove must see either that no byte has come, or that Read has it.
 func (c *connection) Read(p []byte) (int, error) {
-	c.note(func() { c.reading = true })
+	c.update(func() { c.reading = true })
 	_ = c.raw.Read(readable) // the next call returns its error
-	c.note(func() { c.reading = false })
+	c.update(func() { c.reading = false })
 	return c.Conn.Read(p)
 }
 
 // Close closes the connection.
 func (c *connection) Close() error {
-	c.note(func() { c.closed = true })
+	c.update(func() { c.closed = true })
 	return c.Conn.Close()
 }
 
-func (c *connection) note(change func()) {
+func (c *connection) update(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
@@ -84,7 +84,7 @@ func readable(fd uintptr) bool {
 // It must be called before net/http expects an answer. Until then the reader of net/http
 // closes the connection itself if it has read too much, and waits for a byte otherwise.
 func (c *connection) prove(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() { c.note(func() {}) })()
+	defer context.AfterFunc(ctx, func() { c.update(func() {}) })()
 	c.mu.Lock()
 	for !c.reading && !c.closed && ctx.Err() == nil {
 		c.changed.Wait()
@@ -115,7 +115,7 @@ func Trace(ctx context.Context) (_ context.Context, last func()) {
 			}
 		}}), func() {
 			if used != nil {
-				used.note(func() { used.spent = true })
+				used.update(func() { used.spent = true })
 			}
 		}
 }

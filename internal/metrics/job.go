@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/view"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -11,18 +12,18 @@ import (
 type histogram = orchestrator.Histogram
 
 // job sends the metrics of one job.
-func (s sink) job(job Job) {
-	v, l := job.View, labels{"job_id", job.ID}
-	s.gauge("gpurun_job_info", "The job; always 1.", 1, l.and("name", job.Name, "kernel", job.Kernel))
+func (s sink) job(job jobs.State) {
+	v, l := job.View, labels{"job_id", job.Job.ID}
+	s.gauge("gpurun_job_info", "The job; always 1.", 1, l.and("name", job.Job.Name, "kernel", job.Job.Kernel))
 	s.gauge("gpurun_job_phase", "The phase of the job; always 1.", 1, l.and("phase", string(v.Phase)))
 	if v.Total >= 0 {
 		s.gauge("gpurun_records", "Records of the input; absent while unknown.", float64(v.Total), l)
-		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(job)), l)
+		s.gauge("gpurun_queue_records", "Records that no worker has started.", float64(queued(v)), l)
 	}
 	const records = "Records of finished chunks by verdict, including those of earlier runs."
-	s.counter("gpurun_records_total", records, float64(v.Finished.Succeeded), l.and("verdict", "succeeded"))
-	s.counter("gpurun_records_total", records, float64(v.Finished.Failed), l.and("verdict", "failed"))
-	s.counter("gpurun_records_total", records, float64(v.Finished.Dropped), l.and("verdict", "dropped"))
+	for verdict, n := range map[string]int64{"succeeded": v.Finished.Succeeded, "failed": v.Finished.Failed, "dropped": v.Finished.Dropped} {
+		s.counter("gpurun_records_total", records, float64(n), l.and("verdict", verdict))
+	}
 	s.gauge("gpurun_records_done", "Finished records, also of chunks in progress. It falls when a worker is lost.", float64(v.Done.Records), l)
 	s.gauge("gpurun_records_answered", "Records with a logged answer that is not committed yet. They are not computed again.", float64(v.Answers), l)
 	for kind, n := range v.FailuresByKind {
@@ -37,23 +38,23 @@ func (s sink) job(job Job) {
 	if v.Figures["total_tokens"] > 0 {
 		s.gauge("gpurun_tokens_per_second", "Tokens generated per second in the last half minute; used, if none are generated.", v.TokenRate, l)
 	}
-	s.workers(job, l)
-	s.devices(job, l)
+	s.workers(v, l)
+	s.devices(v, l)
 }
 
 // queued counts the records that are neither finished nor with a worker.
-func queued(job Job) int64 {
-	n := job.View.Total - job.View.Reached()
-	for _, w := range job.View.Workers {
+func queued(v view.View) int64 {
+	n := v.Total - v.Reached()
+	for _, w := range v.Workers {
 		n -= w.Records - min(w.Done, w.Records)
 	}
 	return max(0, n)
 }
 
-func (s sink) workers(job Job, l labels) {
+func (s sink) workers(v view.View, l labels) {
 	var restarts, retries, lost int64
 	phases := make(map[view.Phase]int)
-	for _, w := range job.View.Workers {
+	for _, w := range v.Workers {
 		restarts, retries, lost = restarts+w.Restarts, retries+w.Retries, lost+w.Lost
 		phases[w.Phase]++
 		s.gauge("gpurun_kernel_load_seconds", "How long a worker's kernel last took to open.", w.Load.Seconds(),
@@ -68,8 +69,8 @@ func (s sink) workers(job Job, l labels) {
 }
 
 // devices sends what the job does on each device. The GPUs themselves come from GPUs.
-func (s sink) devices(job Job, l labels) {
-	for _, d := range job.View.Devices {
+func (s sink) devices(v view.View, l labels) {
+	for _, d := range v.Devices {
 		l := l.and(deviceLabels(d.GPU, d.ID, d.UUID, d.Name)...)
 		s.gauge("gpurun_pace", "The share of time in which a device may compute.", d.Pace, l)
 		s.counter("gpu_throughput_ops_total", "Records that a device has computed, also those that were lost with a worker.", float64(d.Records), l)

@@ -15,19 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gpurun/gpurun/internal/cluster"
-	"github.com/gpurun/gpurun/internal/view"
+	"github.com/gpurun/gpurun/internal/jobs"
 )
 
-// Job is one job to expose.
-type Job struct {
-	ID, Name, Kernel string
-	View             view.View
-}
-
 // Source is where the figures come from. Its functions are called for every scrape and
-// must return at once. Each may be nil.
+// must return at once. Runs may be nil.
 type Source struct {
-	Jobs func() []Job
+	Jobs func() []jobs.State
 	GPUs func() []GPU
 	Runs func() []cluster.Overview
 }
@@ -68,20 +62,16 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	s := sink{out}
-	if c.source.Jobs != nil {
-		for _, job := range c.source.Jobs() {
-			s.job(job)
-		}
+	for _, job := range c.source.Jobs() {
+		s.job(job)
 	}
 	if c.source.Runs != nil {
 		for _, run := range c.source.Runs() {
 			s.run(run)
 		}
 	}
-	if c.source.GPUs != nil {
-		for _, gpu := range c.source.GPUs() {
-			s.gpu(gpu)
-		}
+	for _, gpu := range c.source.GPUs() {
+		s.gpu(gpu)
 	}
 }
 

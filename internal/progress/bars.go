@@ -47,9 +47,7 @@ func newBars(out *os.File, v func() view.View) *bars {
 }
 
 func (b *bars) Event(event orchestrator.Event) {
-	if text := notice(event); text != "" {
-		_, _ = io.WriteString(b, text+"\n")
-	}
+	printLine(b, notice(event))
 	if _, ok := event.(orchestrator.Planned); ok {
 		b.build()
 	}
@@ -118,7 +116,8 @@ func (b *bars) bar(row func(width int) string) *mpb.Bar {
 		_, err := io.WriteString(w, shorten(row(width), width)) // always a single line
 		return err
 	}
-	return b.container.New(0, filler(draw), mpb.BarFillerTrim())
+	bar, _ := b.container.Add(0, mpb.BarFillerFunc(draw), mpb.BarFillerTrim()) // fails only after Wait
+	return bar
 }
 
 // Close removes the devices' bars and leaves the job's bar on the screen.
@@ -142,8 +141,3 @@ func (b *bars) Close() {
 	close(b.resumed)
 	_, _ = b.screen.out.Write(b.screen.waiting()) // printed after the last frame
 }
-
-// filler adapts a function to mpb.
-type filler mpb.BarFillerFunc
-
-func (f filler) Build() mpb.BarFiller { return mpb.BarFillerFunc(f) }

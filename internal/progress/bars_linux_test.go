@@ -127,7 +127,7 @@ func TestBars(t *testing.T) {
 				t.Errorf("the line after the bars is not the last of %q", lines)
 			}
 			checkRows(t, lines[:len(lines)-1], width, 0)
-			if row := lines[len(lines)-2]; !strings.Contains(row, "=]  100 %") || strings.Contains(row, ">") || width > 60 && !strings.HasSuffix(row, "590.0k/s  in 3.4s") {
+			if row := lines[len(lines)-2]; !strings.Contains(row, "=]   100%") || strings.Contains(row, ">") || width > 60 && !strings.HasSuffix(row, "590.0k/s  in 3.4s") {
 				t.Errorf("the finished row is %q", row)
 			}
 			want := []string{"a notice", "a log line without an end", "GPU 3: gone; starting another worker", "  | 100%", "  | last words"}
@@ -148,17 +148,17 @@ func TestBarsInNarrowWindows(t *testing.T) {
 		width int
 		total string
 	}{
-		{199, "total  [" + strings.Repeat("=", 42) + ">" + strings.Repeat(" ", 27) + "]   62 %  1,250,680/2,000,000   7,840/s  ETA 1m36s   680 failed"},
-		{99, "total  [================>           ]   62 %  1,250,680/2,000,000   7,840/s  ETA 1m36s   680 failed"},
-		{79, "total  [====>   ]   62 %  1,250,680/2,000,000   7,840/s  ETA 1m36s   680 failed"},
-		{78, "total  [=======>     ]   62 %      1.3M/2.0M   7,840/s  ETA 1m36s   680 failed"},
-		{59, "total  [====>    ]   62 %   7,840/s  ETA 1m36s   680 failed"},
-		{49, "total  [====>    ]   62 %  ETA 1m36s   680 failed"},
-		{39, "total  [=====>     ]   62 %  ETA 1m36s"},
-		{29, "total  [=======>     ]   62 %"},
-		{19, "total   62 %"},
-		{12, "total   62 %"},
-		{10, "to…   62 %"},
+		{199, "total  [" + strings.Repeat("=", 42) + ">" + strings.Repeat(" ", 27) + "]    62%  1,250,680/2,000,000   7,840/s  ETA 1m36s   680 failed"},
+		{99, "total  [================>           ]    62%  1,250,680/2,000,000   7,840/s  ETA 1m36s   680 failed"},
+		{79, "total  [====>   ]    62%  1,250,680/2,000,000   7,840/s  ETA 1m36s   680 failed"},
+		{78, "total  [=======>     ]    62%      1.3M/2.0M   7,840/s  ETA 1m36s   680 failed"},
+		{59, "total  [====>    ]    62%   7,840/s  ETA 1m36s   680 failed"},
+		{49, "total  [====>    ]    62%  ETA 1m36s   680 failed"},
+		{39, "total  [=====>     ]    62%  ETA 1m36s"},
+		{29, "total  [=======>     ]    62%"},
+		{19, "total    62%"},
+		{12, "total    62%"},
+		{10, "to…    62%"},
 	} {
 		rows := s.rowsOf(test.width)
 		got := rows[len(rows)-1]

@@ -9,21 +9,17 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// events writes events as JSON lines: {"event":"chunk_done","time":…,"v":1, …}.
-type events struct{ out io.Writer }
-
-func newEvents(out io.Writer) *events { return &events{out: out} }
-
-func (e *events) write(event orchestrator.Event) {
+// writeEvent writes an event as a JSON line: {"event":"chunk_done","time":…,"v":1, …}.
+func writeEvent(out io.Writer, event orchestrator.Event) {
 	if line := view.EncodeEvent(event, time.Now()); line != nil {
-		_, _ = e.out.Write(append(line, '\n'))
+		_, _ = out.Write(append(line, '\n'))
 	}
 }
 
 // WriteError writes the fault that ended the program as the last JSON event.
 func WriteError(out io.Writer, err error) {
 	e := fault.As(err)
-	newEvents(out).write(failed{Kind: e.Kind, Code: e.Code, Message: err.Error()})
+	writeEvent(out, failed{Kind: e.Kind, Code: e.Code, Message: err.Error()})
 }
 
 type failed struct {

@@ -37,7 +37,7 @@ func TestEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			before := time.Now()
-			newEvents(&out).write(event)
+			writeEvent(&out, event)
 			line, ok := strings.CutSuffix(out.String(), "\n")
 			if !ok || strings.Contains(line, "\n") {
 				t.Fatalf("not one line: %q", out.String())
@@ -86,7 +86,7 @@ func (unwritable) EventName() string { return "unwritable" }
 
 func TestEventsSkipWhatHasNoJSON(t *testing.T) {
 	var out bytes.Buffer
-	newEvents(&out).write(unwritable{})
+	writeEvent(&out, unwritable{})
 	if out.Len() != 0 {
 		t.Errorf("wrote %q", out.String())
 	}

@@ -56,10 +56,8 @@ func heatText(v view.View) string {
 		switch {
 		case d.Pace == 0:
 			slowed = append(slowed, d.Device+" "+heated("paused", d))
-		case d.Pace < 1 && d.Problem != "":
-			slowed = append(slowed, d.Device+" "+heated("slowed", d))
 		case d.Pace < 1:
-			slowed = append(slowed, strings.Join(strings.Fields(d.Device+" "+degrees(d)+" slowed"), " "))
+			slowed = append(slowed, d.Device+" "+heated("slowed", d))
 		case d.Problem != "":
 			slowed = append(slowed, d.Device+" "+degrees(d))
 		}

@@ -41,7 +41,7 @@ func TestHeatInBarsAndLines(t *testing.T) {
 	s.status(0, "computing, 62°C")
 	s.status(1, "slowed, 84°C")
 	s.status(2, "paused, 91°C") // the slowest of its GPUs counts
-	if got := jobLine(s.job.View()); !strings.HasSuffix(got, "3 computing, 1 paused, GPU 1 84°C slowed, GPU 2 paused, 91°C") {
+	if got := jobLine(s.job.View()); !strings.HasSuffix(got, "3 computing, 1 paused, GPU 1 slowed, 84°C, GPU 2 paused, 91°C") {
 		t.Errorf("line %q", got)
 	}
 	s.at(3.5, orchestrator.WorkerStarted{Slot: 3})
@@ -123,17 +123,17 @@ func TestHeatNotices(t *testing.T) {
 	for want, e := range map[string]orchestrator.DeviceEvent{
 		"GPU 1 lowers its own clocks at 84°C: hw_slowdown, hw_thermal_slowdown": lowered(1<<3|1<<6, gpu.Throttled),
 		"GPU 1 lowers its own clocks at 84°C: hw_power_brake_slowdown":          lowered(1<<7, gpu.Throttled),
-		"GPU 1 was reset at 84°C":      event(gpu.Reset, 1),
-		"GPU 1 slowed to 50 % at 84°C": event(gpu.Throttle, 0.5),
-		"GPU 1 slowed to 50 % at 84°C, with 88 % of its memory used by others": byMemory,
-		"GPU 1 paused at 84°C": event(gpu.BecameCritical, 0),
-		"GPU 1 is too hot at 84°C: returning its work to the queue":                                          event(gpu.Overheat, 0),
-		"GPU 1 resumed at 84°C":                                                                              event(gpu.Resume, 1),
-		"GPU 1 is not monitored: the NVIDIA driver does not answer":                                          hung(gpu.Unseen, 1),
-		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays paused":                         hung(gpu.Unseen, 0),
-		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays at 50 % of its speed":           hung(gpu.Unseen, 0.5),
-		"GPU 1 is still not monitored: the NVIDIA driver does not answer; it continues at 50 % of its speed": hung(gpu.StateChange, 0.5),
-		"GPU 1 is monitored again at 84°C":                                                                   event(gpu.Seen, 0.5),
+		"GPU 1 was reset at 84°C":                                                                           event(gpu.Reset, 1),
+		"GPU 1 slowed to 50% at 84°C":                                                                       event(gpu.Throttle, 0.5),
+		"GPU 1 slowed to 50% at 84°C, with 88% of its memory used by others":                                byMemory,
+		"GPU 1 paused at 84°C":                                                                              event(gpu.BecameCritical, 0),
+		"GPU 1 is too hot at 84°C: returning its work to the queue":                                         event(gpu.Overheat, 0),
+		"GPU 1 resumed at 84°C":                                                                             event(gpu.Resume, 1),
+		"GPU 1 is not monitored: the NVIDIA driver does not answer":                                         hung(gpu.Unseen, 1),
+		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays paused":                        hung(gpu.Unseen, 0),
+		"GPU 1 is not monitored: the NVIDIA driver does not answer; it stays at 50% of its speed":           hung(gpu.Unseen, 0.5),
+		"GPU 1 is still not monitored: the NVIDIA driver does not answer; it continues at 50% of its speed": hung(gpu.StateChange, 0.5),
+		"GPU 1 is monitored again at 84°C":                                                                  event(gpu.Seen, 0.5),
 	} {
 		if got := notice(e); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -157,13 +157,13 @@ func TestReportOfDevices(t *testing.T) {
 			{Device: "GPU 2"},
 			{Device: "GPU 3", Totals: gpu.Totals{Throttled: 83e9, ForMemory: 80e9, HeatSlowed: 5e9, PowerCapped: 60e9}},
 		},
-		Recommendations: []orchestrator.Recommendation{{Text: "31 % of memory used: try batches of 512", Setting: "batch-size 512"}},
+		Recommendations: []orchestrator.Recommendation{{Text: "31% of memory used: try batches of 512", Setting: "batch-size 512"}},
 	}, testHints{})
 	for _, want := range []string{
-		"  GPU 0: up to 91°C, slowed for 1m23s, 31 % of memory, 88 % load, 2.0 Wh\n",
+		"  GPU 0: up to 91°C, slowed for 1m23s, 31% of memory, 88% load, 2.0 Wh\n",
 		"  GPU 3: slowed for 1m23s, of which 1m20s because of others' memory, lowered its clocks because of heat for 5.0s, at its power limit for 1m0s\n",
 		"  GPU 1: the NVIDIA driver does not answer\n",
-		"  hint: 31 % of memory used: try batches of 512 [batch-size 512]\n",
+		"  hint: 31% of memory used: try batches of 512 [batch-size 512]\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

@@ -37,20 +37,14 @@ func (l *lines) run(interval time.Duration) {
 	for {
 		select {
 		case <-time.After(interval):
-			if text := jobLine(l.view()); text != "" {
-				_, _ = l.Write([]byte(text + "\n"))
-			}
+			printLine(l, jobLine(l.view()))
 		case <-l.stop:
 			return
 		}
 	}
 }
 
-func (l *lines) Event(event orchestrator.Event) {
-	if text := notice(event); text != "" {
-		_, _ = l.Write([]byte(text + "\n"))
-	}
-}
+func (l *lines) Event(event orchestrator.Event) { printLine(l, notice(event)) }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
@@ -72,13 +66,13 @@ func jobLine(v view.View) string {
 	parts := []string{plural(done, "record")}
 	switch size, about := v.Size(); {
 	case about:
-		parts[0] = fmt.Sprintf("%s of about %s (%.0f %%)", Count(done), plural(size, "record"), 100*float64(done)/float64(size))
+		parts[0] = fmt.Sprintf("%s of about %s (%.0f%%)", Count(done), plural(size, "record"), 100*float64(done)/float64(size))
 	case size >= 0:
 		percent := 100.0
 		if size > 0 {
 			percent = math.Floor(1000*float64(done)/float64(size)) / 10
 		}
-		parts[0] = fmt.Sprintf("%s of %s (%.1f %%)", Count(done), plural(size, "record"), percent)
+		parts[0] = fmt.Sprintf("%s of %s (%.1f%%)", Count(done), plural(size, "record"), percent)
 	}
 	if rate := rateOf(v); rate > 0 {
 		parts = append(parts, rateText(rate))

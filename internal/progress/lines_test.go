@@ -51,14 +51,14 @@ func TestLines(t *testing.T) {
 	}
 	l.Event(orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Chunks: 4, Flight: "batches of 16", Slots: slots("CPU %d", 2)}})
 	eventually(t, "a line with waiting workers", func() bool {
-		return strings.Contains(out.String(), "0 of 400 records (0.0 %), 2 workers: 2 waiting\n")
+		return strings.Contains(out.String(), "0 of 400 records (0.0%), 2 workers: 2 waiting\n")
 	})
 	l.Event(orchestrator.WorkerStarted{Slot: 0})
 	l.Event(orchestrator.WorkerReady{Slot: 0})
 	l.Event(orchestrator.ChunkStarted{Slot: 0, Records: 100})
 	l.Event(progressed(0, counts(95, 5), counts(95, 5), 400))
 	eventually(t, "a line with failures", func() bool {
-		return strings.Contains(out.String(), "100 of 400 records (25.0 %), ") && strings.Contains(out.String(), ", 5 failed, 2 workers: 1 computing, 1 waiting\n")
+		return strings.Contains(out.String(), "100 of 400 records (25.0%), ") && strings.Contains(out.String(), ", 5 failed, 2 workers: 1 computing, 1 waiting\n")
 	})
 	l.Event(orchestrator.WorkerLost{Slot: 0, Device: "CPU 0", Fault: fault.New(fault.Worker, "gone")})
 	if !strings.Contains(out.String(), "CPU 0: gone; starting another worker\n") {
@@ -79,16 +79,16 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// 100 % is not shown before the last record is done.
+// 100% is not shown before the last record is done.
 func TestLineRoundsDown(t *testing.T) {
 	s := &script{T: t}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 100_000, Slots: slots("CPU %d", 1)}})
 	s.at(0, progressed(0, counts(99_999, 0), counts(99_999, 0), 100_000))
-	s.line("99,999 of 100,000 records (99.9 %), 1 worker: 1 waiting")
+	s.line("99,999 of 100,000 records (99.9%), 1 worker: 1 waiting")
 	s.at(0, progressed(0, counts(1, 0), counts(1, 0), -1))
 	s.line("1 record, 1 worker: 1 waiting")
 	s.at(0, progressed(0, counts(0, 0), counts(0, 0), 0))
-	s.line("0 of 0 records (100.0 %), 1 worker: 1 waiting")
+	s.line("0 of 0 records (100.0%), 1 worker: 1 waiting")
 }
 
 // A tiny rate gives an ETA that can be formatted.
@@ -97,5 +97,5 @@ func TestLineOfAStalledJob(t *testing.T) {
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 1 << 60, Slots: slots("CPU %d", 1)}}, orchestrator.ChunkStarted{Records: 1000})
 	s.at(0.5, progressed(0, counts(1, 0), counts(1, 0), 1<<60))
 	s.at(1000)
-	s.line("1 of 1,152,921,504,606,846,976 records (0.0 %), 0.0/s, ETA 9999h0m, 1 worker: 1 computing")
+	s.line("1 of 1,152,921,504,606,846,976 records (0.0%), 0.0/s, ETA 9999h0m, 1 worker: 1 computing")
 }

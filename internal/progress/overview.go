@@ -48,8 +48,9 @@ func WriteOverview(w io.Writer, o host.Overview) {
 // gpuRow returns the cells of a GPU's line. A value that the card does not report is a
 // dash, never 0.
 func gpuRow(g host.GPU) []string {
+	place := "[" + g.ID() + "]"
 	if why := g.Lost + g.Problem; why != "" && g.Sample.Time.IsZero() {
-		return []string{place(g.Device), g.Name, g.State, plain(why)}
+		return []string{place, g.Name, g.State, plain(why)}
 	}
 	memory := "-"
 	if g.Memory > 0 {
@@ -67,21 +68,13 @@ func gpuRow(g host.GPU) []string {
 		slots = fmt.Sprintf("%d/%d slots", g.Active, g.Slots)
 	}
 	row := []string{
-		place(g.Device), g.Name, g.State, optional(g.Sample.Utilization, " %"), optional(g.Sample.Temperature, " °C"),
+		place, g.Name, g.State, optional(g.Sample.Utilization, "%"), optional(g.Sample.Temperature, " °C"),
 		power, memory, slots, holdersText(g.Account),
 	}
 	if g.Problem != "" {
 		row = append(row, plain(g.Problem))
 	}
 	return row
-}
-
-// place is the index of a GPU, [2], or of a MIG instance, [2:0].
-func place(d gpu.Device) string {
-	if d.Parent != nil {
-		return fmt.Sprintf("[%d:%d]", d.Parent.Index, d.Index)
-	}
-	return fmt.Sprintf("[%d]", d.Index)
 }
 
 func optional(value gpu.Optional[int], unit string) string {
@@ -120,9 +113,9 @@ func jobRow(job jobs.State) []string {
 	done, share := Count(reached), ""
 	switch size, about := job.Size(); {
 	case about:
-		share = fmt.Sprintf("about %.0f %%", 100*float64(reached)/float64(size))
+		share = fmt.Sprintf("about %.0f%%", 100*float64(reached)/float64(size))
 	case size > 0:
-		share = fmt.Sprintf("%.1f %%", 100*float64(reached)/float64(size))
+		share = fmt.Sprintf("%.1f%%", 100*float64(reached)/float64(size))
 		fallthrough
 	case size == 0:
 		done = countText(reached, size, false)

@@ -53,14 +53,14 @@ func TestWriteOverview(t *testing.T) {
 	WriteOverview(&b, o)
 	want := `node7  2026-01-02 03:04:05  driver 580.1
 one note
-[0]    NVIDIA H200  NORMAL       93 %  71 °C  250 / 700 W  40960 / 81920 MB  1/2 slots  nightly (all of it)
-[1]    NVIDIA H200  OPTIMAL      -     -      250 W        0 / 81920 MB      no slots   a 4096 MiB, b 1024 MiB
-[2:0]  MIG          OPTIMAL      -     -      -            -                 no slots   free
+[0]    NVIDIA H200  NORMAL       93%  71 °C  250 / 700 W  40960 / 81920 MB  1/2 slots  nightly (all of it)
+[1]    NVIDIA H200  OPTIMAL      -    -      250 W        0 / 81920 MB      no slots   a 4096 MiB, b 1024 MiB
+[2:0]  MIG          OPTIMAL      -    -      -            -                 no slots   free
 [3]    NVIDIA H200  UNAVAILABLE  the GPU is lost
 [4]    NVIDIA H200  UNAVAILABLE  the NVIDIA driver does not answer
-3fa9c201 nightly  running    61.2 %  612,000/1,000,000  4,511/s  ETA 1m26s       GPU 0, 2 each  out.jsonl
-00000001          preparing          0                  0.0/s                    -              -
-00000003          running    50.0 %  5/10               2.0/s    paused by heat  GPU 1, GPU 2   hot.jsonl
+3fa9c201 nightly  running    61.2%  612,000/1,000,000  4,511/s  ETA 1m26s       GPU 0, 2 each  out.jsonl
+00000001          preparing         0                  0.0/s                    -              -
+00000003          running    50.0%  5/10               2.0/s    paused by heat  GPU 1, GPU 2   hot.jsonl
 00000002          job 00000002 does not answer
 `
 	if got := b.String(); got != want {

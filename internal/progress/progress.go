@@ -21,7 +21,7 @@ import (
 // last one.
 type Display interface {
 	Event(orchestrator.Event)
-	// Write takes whole lines of text and prints them above the bars.
+	// Write prints whole lines of text above the bars.
 	io.Writer
 	// Close restores the terminal. It may be called more than once.
 	Close()
@@ -57,7 +57,7 @@ func New(options Options) Display {
 		d = newLines(options.Stderr, lineInterval, options.View)
 	}
 	if options.Events != nil {
-		d = &withEvents{Display: d, events: newEvents(options.Events)}
+		d = &withEvents{d, options.Events}
 	}
 	return d
 }
@@ -84,14 +84,17 @@ func isTerminalPath(path string) bool {
 	return IsTerminal(f)
 }
 
+// printLine prints a line, unless it is empty.
+func printLine(out io.Writer, text string) {
+	if text != "" {
+		_, _ = io.WriteString(out, text+"\n")
+	}
+}
+
 // quiet shows only alarms.
 type quiet struct{ out io.Writer }
 
-func (q *quiet) Event(event orchestrator.Event) {
-	if text := alarm(event); text != "" {
-		_, _ = io.WriteString(q.out, text+"\n")
-	}
-}
+func (q *quiet) Event(event orchestrator.Event) { printLine(q.out, alarm(event)) }
 
 func (q *quiet) Write(p []byte) (int, error) { return q.out.Write(p) }
 
@@ -100,10 +103,10 @@ func (q *quiet) Close() {}
 // withEvents also writes events as JSON.
 type withEvents struct {
 	Display
-	events *events
+	out io.Writer
 }
 
 func (w *withEvents) Event(event orchestrator.Event) {
-	w.events.write(event)
+	writeEvent(w.out, event)
 	w.Display.Event(event)
 }

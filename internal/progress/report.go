@@ -28,7 +28,7 @@ type Hints interface {
 // WriteReport writes the report as text.
 func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 	if done := r.In - r.Pending; done > 0 && r.Stop == nil && r.Retried == 0 && r.Computed == 0 {
-		fmt.Fprintf(w, "\nnothing remained to compute: earlier runs computed %s\n", plural(done, "record"))
+		fmt.Fprintf(w, "\nnothing left to do: %s already done\n", plural(done, "record"))
 	} else {
 		fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
 	}
@@ -58,7 +58,7 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 func writeFigures(w io.Writer, r orchestrator.Report) {
 	writeWorkers(w, r)
 	if r.Padding > 0 {
-		fmt.Fprintf(w, "  batches were grouped by %s: %.0f %% padding\n", plain(r.GroupBy), 100*r.Padding)
+		fmt.Fprintf(w, "  batches were grouped by %s: %.0f%% padding\n", plain(r.GroupBy), 100*r.Padding)
 	}
 	for _, s := range r.Scaling {
 		if s.Reason != "" {
@@ -66,7 +66,7 @@ func writeFigures(w io.Writer, r orchestrator.Report) {
 		}
 	}
 	if l := r.Latency; l != nil && l.Batches > 1 {
-		fmt.Fprintf(w, "  %s took %s (median), %s (99 %%), at most %s\n", r.Unit, latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
+		fmt.Fprintf(w, "  %s took %s (median), %s (99%%), at most %s\n", r.Unit, latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
 	}
 	if r.Bottleneck != nil {
 		fmt.Fprintf(w, "  bottleneck: %s\n", r.Bottleneck.Text)
@@ -177,10 +177,10 @@ func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
 		facts = append(facts, "at its power limit for "+durationText(d.PowerCapped))
 	}
 	if percent, known := d.PeakMemory.Get(); known {
-		facts = append(facts, fmt.Sprintf("%.0f %% of memory", percent))
+		facts = append(facts, fmt.Sprintf("%.0f%% of memory", percent))
 	}
 	if percent, known := d.Utilization.Get(); known {
-		facts = append(facts, fmt.Sprintf("%.0f %% load", percent))
+		facts = append(facts, fmt.Sprintf("%.0f%% load", percent))
 	}
 	if joule, known := d.Energy.Get(); known && joule > 0 {
 		facts = append(facts, fmt.Sprintf("%.1f Wh", float64(joule)/3600))
@@ -271,7 +271,11 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 	var table [][]string
 	var widths []int
 	for _, worker := range r.Workers {
-		cells := []string{worker.Device, plural(worker.Records, "record"), rateText(worker.Rate), busyText(worker), batches(worker.Batches)}
+		batches := ""
+		if worker.Batches > 0 { // a kernel that computes records one by one has none
+			batches = plural(worker.Batches, "batch")
+		}
+		cells := []string{worker.Device, plural(worker.Records, "record"), rateText(worker.Rate), busyText(worker), batches}
 		for i, cell := range cells {
 			if i == len(widths) {
 				widths = append(widths, 0)
@@ -298,7 +302,7 @@ func busyText(worker orchestrator.WorkerReport) string {
 	if worker.BusyShare == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f %% busy", 100*worker.BusyShare)
+	return fmt.Sprintf("%.0f%% busy", 100*worker.BusyShare)
 }
 
 // trouble lists what went wrong with a worker.
@@ -330,14 +334,14 @@ func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
 		fmt.Fprintf(w, "  stopped: more than %s not computed\n", plural(missing, "record"))
 	case r.Stop != nil && missing > 0:
 		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(missing, "record"))
-	case r.Stop == nil && r.Failed > 0 && r.Errors != "":
-		fmt.Fprintf(w, "  the failed records are in %s, details in %s\n", r.Errors, InFolder(r, "failures.jsonl"))
-	case r.Stop == nil && r.Failed > 0 && r.Format == orchestrator.OpenAIBatch:
-		fmt.Fprintf(w, "  the failed requests have an \"error\" in %s, details in %s\n", output, InFolder(r, "failures.jsonl"))
 	case r.Stop == nil && r.Failed > 0:
-		fmt.Fprintf(w, "  the failed records are marked with \"_error\" in %s, details in %s\n", output, InFolder(r, "failures.jsonl"))
-	}
-	if r.Stop == nil && r.Failed > 0 {
+		where := `records are marked with "_error" in ` + output
+		if r.Errors != "" {
+			where = "records are in " + r.Errors
+		} else if r.Format == orchestrator.OpenAIBatch {
+			where = `requests have an "error" in ` + output
+		}
+		fmt.Fprintf(w, "  the failed %s, details in %s\n", where, InFolder(r, "failures.jsonl"))
 		writeRetry(w, r, hints)
 	}
 	if r.Stop == nil && r.Output != "-" {
@@ -388,17 +392,6 @@ func AfterStop(r orchestrator.Report) string {
 		return text
 	}
 	return ""
-}
-
-// batches is "" for a kernel that computes records one by one: it has none.
-func batches(n int64) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return "1 batch"
-	}
-	return Count(n) + " batches"
 }
 
 // InFolder returns the path of a file in the job folder, relative to the working directory

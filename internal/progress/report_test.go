@@ -171,7 +171,7 @@ func TestReportOfMore(t *testing.T) {
 func TestReportOfNothing(t *testing.T) {
 	var out strings.Builder
 	WriteReport(&out, orchestrator.Report{In: 394, Succeeded: 394, Resumed: 394, Elapsed: 275 * time.Millisecond}, testHints{})
-	if want := "\nnothing remained to compute: earlier runs computed 394 records\n"; !strings.HasPrefix(out.String(), want) {
+	if want := "\nnothing left to do: 394 records already done\n"; !strings.HasPrefix(out.String(), want) {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 }
@@ -207,7 +207,7 @@ func TestReportOfConcurrentWorkers(t *testing.T) {
 	}}
 	var out strings.Builder
 	WriteReport(&out, r, testHints{})
-	if want := "  CPU 0  260 records   100/s  98 % busy\n  CPU 1   37 records  16.9/s\n"; !strings.Contains(out.String(), want) {
+	if want := "  CPU 0  260 records   100/s  98% busy\n  CPU 1   37 records  16.9/s\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("%s, want %s", out.String(), want)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	gap          = "  " // between columns
-	percentWidth = len("100 %")
+	percentWidth = len(" 100%")
 	rateWidth    = len("999.9k/s")
 	timeWidth    = len("ETA 59m59s")
 	// narrowBar is the narrowest useful bar: texts are shortened only if the bar would
@@ -37,7 +37,7 @@ type row struct {
 // columns are the widths of a row's parts; 0 leaves a part out. They are the same for all
 // rows and do not change with every number.
 //
-//	GPU 0  [=====>    ]   57 %  17,920/31,360  191.1k/s  computing
+//	GPU 0  [=====>    ]    57%  17,920/31,360  191.1k/s  computing
 type columns struct {
 	name, bar, percent, count, rate, status int
 
@@ -189,15 +189,15 @@ func filling(done, size int64, width int) string {
 	return fmt.Sprintf("%-*s", width, strings.Repeat("=", full)+tip)
 }
 
-// percentText rounds down: 100 % means that all is done.
+// percentText rounds down: 100% means that all is done.
 func percentText(done, size int64) string {
 	switch {
 	case size < 0:
 		return ""
 	case done >= size:
-		return "100 %"
+		return "100%"
 	}
-	return fmt.Sprintf("%d %%", max(0, int(100*float64(done)/float64(size))))
+	return fmt.Sprintf("%d%%", max(0, int(100*float64(done)/float64(size))))
 }
 
 func countText(done, size int64, short bool) string {

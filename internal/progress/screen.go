@@ -45,7 +45,7 @@ func (s *screen) print(p []byte) {
 	}
 }
 
-// waiting takes the queued lines.
+// waiting returns the queued lines and empties the queue.
 func (s *screen) waiting() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

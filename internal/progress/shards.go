@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,20 +34,22 @@ func WriteRun(w io.Writer, o cluster.Overview) {
 	table := NewTable(w)
 	fmt.Fprintf(table, "SHARD\tSTATE\tRECORDS\tFAILED\tRATE\tWHERE\n")
 	for _, group := range groupShards(o.Shards) {
-		first := group[0]
-		if len(group) > 1 {
-			var done, records, failed int64
-			for _, s := range group {
-				done, records, failed = done+s.Reached(), records+s.Records, failed+s.Failed
-			}
-			fmt.Fprintf(table, "%d-%d\t%s\t%s\t%d\t\t\n", first.Index, group[len(group)-1].Index, first.State, recordsOf(done, records), failed)
-			continue
+		first, n := group[0], len(group)
+		var done, records, failed int64
+		for _, s := range group {
+			done, records, failed = done+s.Reached(), records+s.Records, failed+s.Failed
 		}
-		rate := ""
-		if first.Rate > 0 {
+		index, rate, where := strconv.Itoa(first.Index), "", ""
+		switch {
+		case n > 1:
+			index += fmt.Sprintf("-%d", group[n-1].Index)
+		case first.Rate > 0:
 			rate = rateText(first.Rate)
+			fallthrough
+		default:
+			where = whereText(first)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\n", first.Index, first.State, recordsOf(first.Reached(), first.Records), first.Failed, rate, whereText(first))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", index, first.State, countText(done, records, false), failed, rate, where)
 	}
 	_ = table.Flush()
 	switch {
@@ -55,10 +58,6 @@ func WriteRun(w io.Writer, o cluster.Overview) {
 	case o.Done == o.Records && o.Count(cluster.Done) == len(o.Shards):
 		fmt.Fprintf(w, "all shards are done: gpurun submit merge %s\n", o.Output)
 	}
-}
-
-func recordsOf(done, records int64) string {
-	return Count(done) + "/" + Count(records)
 }
 
 // fewShards is up to how many shards each gets a line.

@@ -32,41 +32,41 @@ func TestStateOfAJob(t *testing.T) {
 	s.at(0)
 	s.line("")
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}})
-	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 waiting")
+	s.line("0 of 10,000 records (0.0%), 2 workers: 2 waiting")
 	s.at(0.1, orchestrator.WorkerStarted{Slot: 0}, orchestrator.WorkerStarted{Slot: 1})
 	s.rows(79, `
 GPU 0  [                      ]                                  opening kernel
 GPU 1  [                      ]                                  opening kernel
-total  [                      ]    0 %       0/10,000`)
-	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 opening kernel")
+total  [                      ]     0%       0/10,000`)
+	s.line("0 of 10,000 records (0.0%), 2 workers: 2 opening kernel")
 
 	// The time to load a model does not count toward the rate.
 	s.at(60, orchestrator.WorkerReady{Slot: 0}, orchestrator.ChunkStarted{Slot: 0, Records: 1000})
 	s.at(60.5, progressed(0, counts(50, 0), counts(50, 0), 10_000))
 	s.rows(79, `
-GPU 0  [>                     ]    5 %       50/1,000     100/s  computing
+GPU 0  [>                     ]     5%       50/1,000     100/s  computing
 GPU 1  [                      ]                                  opening kernel
-total  [                      ]    0 %      50/10,000     100/s`)
+total  [                      ]     0%      50/10,000     100/s`)
 	s.at(62, progressed(0, counts(180, 20), counts(180, 20), 10_000))
 	s.rows(79, `
-GPU 0  [==>            ]   20 %      200/1,000     100/s  computing
+GPU 0  [==>            ]    20%      200/1,000     100/s  computing
 GPU 1  [               ]                                  opening kernel
-total  [               ]    2 %     200/10,000     100/s  ETA 1m38s   20 failed`)
-	s.line("200 of 10,000 records (2.0 %), 100/s, ETA 1m38s, 20 failed, 2 workers: 1 computing, 1 opening kernel")
+total  [               ]     2%     200/10,000     100/s  ETA 1m38s   20 failed`)
+	s.line("200 of 10,000 records (2.0%), 100/s, ETA 1m38s, 20 failed, 2 workers: 1 computing, 1 opening kernel")
 
 	s.at(62, orchestrator.WorkerReady{Slot: 1}, orchestrator.ChunkStarted{Slot: 1, First: 1000, Records: 1000})
 	s.at(64, progressed(1, counts(200, 0), counts(580, 20), 10_000), progressed(0, counts(380, 20), counts(580, 20), 10_000))
-	s.line("600 of 10,000 records (6.0 %), 150/s, ETA 1m3s, 20 failed, 2 workers: 2 computing")
+	s.line("600 of 10,000 records (6.0%), 150/s, ETA 1m3s, 20 failed, 2 workers: 2 computing")
 
 	// GPU 1's worker is lost: its 200 records are repeated, the rate stays the same.
 	s.at(65, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Worker, "gone"), Job: counts(380, 20)})
 	s.rows(79, `
-GPU 0  [=====>         ]   40 %      400/1,000    80.0/s  computing
+GPU 0  [=====>         ]    40%      400/1,000    80.0/s  computing
 GPU 1  [               ]                                  retrying 200 records
-total  [               ]    4 %     400/10,000     120/s  ETA 1m20s   20 failed`)
+total  [               ]     4%     400/10,000     120/s  ETA 1m20s   20 failed`)
 	s.at(66, orchestrator.WorkerStarted{Slot: 1}, orchestrator.WorkerReady{Slot: 1},
 		progressed(0, counts(580, 20), counts(580, 20), 10_000))
-	s.line("600 of 10,000 records (6.0 %), 133/s, ETA 1m11s, 20 failed, 2 workers: 1 computing, 1 ready")
+	s.line("600 of 10,000 records (6.0%), 133/s, ETA 1m11s, 20 failed, 2 workers: 1 computing, 1 ready")
 
 	// It is retired, and its chunk given up.
 	s.at(70, orchestrator.ChunkStarted{Slot: 1, First: 1000, Records: 1000},
@@ -74,21 +74,21 @@ total  [               ]    4 %     400/10,000     120/s  ETA 1m20s   20 failed`
 		orchestrator.ChunkGivenUp{First: 1000, Records: 1000, Fault: fault.New(fault.Worker, "given up")},
 		orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: counts(980, 20)}, Job: counts(980, 1020), Total: 10_000})
 	s.rows(79, `
-GPU 0  [============]  100 %    1,000/1,000     100/s  computing
+GPU 0  [============]   100%    1,000/1,000     100/s  computing
 GPU 1  [            ]                                  lost
-total  [=>          ]   20 %   2,000/10,000     120/s  ETA 1m7s    1,020 failed`)
+total  [=>          ]    20%   2,000/10,000     120/s  ETA 1m7s    1,020 failed`)
 	s.at(71)
 	s.rows(79, `
-GPU 0  [============]  100 %    1,000/1,000    90.9/s  ready
+GPU 0  [============]   100%    1,000/1,000    90.9/s  ready
 GPU 1  [            ]                                  lost
-total  [=>          ]   20 %   2,000/10,000     109/s  ETA 1m13s   1,020 failed`)
-	s.line("2,000 of 10,000 records (20.0 %), 109/s, ETA 1m13s, 1,020 failed, 2 workers: 1 ready, 1 lost")
+total  [=>          ]    20%   2,000/10,000     109/s  ETA 1m13s   1,020 failed`)
+	s.line("2,000 of 10,000 records (20.0%), 109/s, ETA 1m13s, 1,020 failed, 2 workers: 1 ready, 1 lost")
 
 	s.at(72, orchestrator.Stopping{})
 	s.rows(79, `
-GPU 0  [============]  100 %    1,000/1,000    83.3/s  ready
+GPU 0  [============]   100%    1,000/1,000    83.3/s  ready
 GPU 1  [            ]                                  lost
-total  [=>          ]   20 %   2,000/10,000     100/s  stopping    1,020 failed`)
+total  [=>          ]    20%   2,000/10,000     100/s  stopping    1,020 failed`)
 	stop := fault.New(fault.Canceled, "stopped on request")
 	s.at(73, orchestrator.Finished{Report: orchestrator.Report{
 		In: 10_000, Succeeded: 980, Failed: 1020, Pending: 8000, Computed: 2000, Rate: 27.4, Elapsed: 73 * time.Second, Stop: stop,
@@ -96,7 +96,7 @@ total  [=>          ]   20 %   2,000/10,000     100/s  stopping    1,020 failed`
 	s.rows(79, `
 GPU 0  [            ]                                  ended
 GPU 1  [            ]                                  ended
-total  [=>          ]   20 %   2,000/10,000    27.4/s  stopped     1,020 failed`)
+total  [=>          ]    20%   2,000/10,000    27.4/s  stopped     1,020 failed`)
 }
 
 // A bar that jumps back says why, until the worker has been computing again for a while. A
@@ -129,10 +129,10 @@ func TestStateFetching(t *testing.T) {
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}},
 		orchestrator.ChunkStarted{Slot: 0, Records: 1000}, orchestrator.ChunkStarted{Slot: 1, Records: 1000},
 		orchestrator.Progress{Slot: 1, Records: 1000, Total: 10_000, Awaits: orchestrator.AwaitsFiles}, orchestrator.ChunkStarted{Slot: 1, Records: 1000})
-	s.line("0 of 10,000 records (0.0 %), 2 workers: 1 computing, 1 fetching files")
+	s.line("0 of 10,000 records (0.0%), 2 workers: 1 computing, 1 fetching files")
 	s.status(1, "fetching files")
 	s.at(1, progressed(1, counts(0, 0), counts(0, 0), 10_000))
-	s.line("0 of 10,000 records (0.0 %), 2 workers: 2 computing")
+	s.line("0 of 10,000 records (0.0%), 2 workers: 2 computing")
 }
 
 // A job whose workers all wait for a server has no ETA: its rate says nothing about the rest.
@@ -143,11 +143,11 @@ func TestStateHeld(t *testing.T) {
 	for second := 1; second <= 60; second++ {
 		s.at(float64(second), progressed(0, counts(int64(100*second), 0), counts(int64(100*second), 0), 10_000))
 	}
-	s.line("6,000 of 10,000 records (60.0 %), 100/s, ETA 40s, 1 worker: 1 computing")
+	s.line("6,000 of 10,000 records (60.0%), 100/s, ETA 40s, 1 worker: 1 computing")
 	held := progressed(0, counts(6000, 0), counts(6000, 0), 10_000)
 	held.Awaits = orchestrator.AwaitsServer
 	s.at(60, held)
-	s.line("6,000 of 10,000 records (60.0 %), 100/s, 1 worker: 1 waiting for the server")
+	s.line("6,000 of 10,000 records (60.0%), 100/s, 1 worker: 1 waiting for the server")
 	if status := totalRow(s.job.View()).status; status != "waiting for the server" {
 		t.Errorf("status %q", status)
 	}
@@ -160,8 +160,8 @@ func TestStateAtTheEnd(t *testing.T) {
 		in   int64
 		want string
 	}{
-		{"records", 2000, "total  [=======================================]  100 %  2,000/2,000     290/s  in 6.9s"},
-		{"no records", 0, "total  [===============================================]  100 %  0/0     290/s  in 6.9s"},
+		{"records", 2000, "total  [=======================================]   100%  2,000/2,000     290/s  in 6.9s"},
+		{"no records", 0, "total  [===============================================]   100%  0/0     290/s  in 6.9s"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &script{T: t}
@@ -178,7 +178,7 @@ func TestStateOfAJobGoneOnWith(t *testing.T) {
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1)}},
 		orchestrator.Resuming{Done: 100, Job: chunk.Tally{Counts: counts(95, 5)}, Total: 400})
 	s.at(5)
-	s.line("100 of 400 records (25.0 %), 5 failed, 1 worker: 1 waiting")
+	s.line("100 of 400 records (25.0%), 5 failed, 1 worker: 1 waiting")
 }
 
 // Answers of an earlier run, which a worker imports, are progress but no work. After the loss
@@ -192,20 +192,20 @@ func TestStateOfLoggedAnswers(t *testing.T) {
 	}
 	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 400, Slots: slots("CPU %d", 1), Info: kernel.Info{Concurrency: 8}}},
 		orchestrator.Resuming{Answers: 200, Total: 400}, orchestrator.ChunkStarted{Slot: 0, Records: 100})
-	s.line("200 of 400 records (50.0 %), 1 worker: 1 computing")
+	s.line("200 of 400 records (50.0%), 1 worker: 1 computing")
 	s.at(0.1, told(0, 200, 150, 0))
 	s.at(2, told(0, 220, 220, 20))
 	s.rows(90, `
-CPU 0  [====================>                  ]   55 %  220/400    10.0/s  computing
-total  [====================>                  ]   55 %  220/400    10.0/s  ETA 18s`)
+CPU 0  [====================>                  ]    55%  220/400    10.0/s  computing
+total  [====================>                  ]    55%  220/400    10.0/s  ETA 18s`)
 	s.at(3, orchestrator.WorkerLost{Slot: 0, Fault: fault.New(fault.Worker, "gone"), Answers: 220})
 	s.status(0, "restarting")
 	s.at(4, orchestrator.ChunkStarted{Slot: 0, Records: 100}, told(0, 240, 240, 40))
 	near(t, "rate", s.job.View().Rate, 10)
 	s.at(5, orchestrator.ChunkDone{Slot: 0, Counts: chunk.Tally{Counts: counts(90, 0)}, Job: counts(90, 0), Answers: 160, Ahead: 160, Held: 310, Computed: 50, Total: 400})
 	s.rows(90, `
-CPU 0  [===================>                   ]   51 %  160/310    10.0/s  computing
-total  [=======================>               ]   62 %  250/400    10.0/s  ETA 15s`)
+CPU 0  [===================>                   ]    51%  160/310    10.0/s  computing
+total  [=======================>               ]    62%  250/400    10.0/s  ETA 15s`)
 }
 
 // Events of several slots overtake each other: the job's counts jump back and forth by a
@@ -250,12 +250,12 @@ func TestStateOfSharedDevices(t *testing.T) {
 	s.at(2, progressed(0, counts(500, 0), counts(500, 0), -1), progressed(2, counts(700, 0), counts(1200, 0), -1),
 		orchestrator.WorkerLost{Slot: 3, Fault: fault.New(fault.Device, "gone"), Retired: true, Job: counts(1200, 0)})
 	s.rows(79, `
-GPU 0  [=============>          ]   60 %  1,200/2,000   1,200/s  computing
-GPU 1  [                        ]    0 %      0/1,000            computing 1/2
+GPU 0  [=============>          ]    60%  1,200/2,000   1,200/s  computing
+GPU 1  [                        ]     0%      0/1,000            computing 1/2
 total  [........................]               1,200   1,200/s`)
 	s.at(3, orchestrator.WorkerLost{Slot: 1, Fault: fault.New(fault.Device, "gone"), Retired: true, Job: counts(1200, 0)})
 	s.rows(79, `
-GPU 0  [=============>          ]   60 %  1,200/2,000     600/s  computing
+GPU 0  [=============>          ]    60%  1,200/2,000     600/s  computing
 GPU 1  [                        ]                                lost
 total  [........................]               1,200     600/s`)
 	s.line("1,200 records, 600/s, 4 workers: 2 computing, 2 lost")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Cores is as the function of that name.
+// Cores returns how many cores this process may use, rounded up.
 func (m System) Cores() int {
 	cores := float64(len(m.allowed()))
 	if cores == 0 {

@@ -27,12 +27,15 @@ func fail(w http.ResponseWriter, status int, format string, args ...any) {
 }
 
 // answer responds with a value as JSON.
-func answer(w http.ResponseWriter, status int, value any) {
+func answer(w http.ResponseWriter, status int, value any) { write(w, status, encode(value)) }
+
+// encode returns a value as a line of JSON.
+func encode(value any) []byte {
 	data, err := json.Marshal(value)
-	if err != nil {
-		status, data = http.StatusInternalServerError, []byte(`{"success":false,"error":"encode the response"}`)
+	if err != nil { // a figure that JSON does not have
+		data = []byte(`{"success":false,"error":"encode the response"}`)
 	}
-	write(w, status, append(data, '\n'))
+	return append(data, '\n')
 }
 
 // write responds with encoded JSON.

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/gpurun/gpurun/internal/shell"
 )
 
 // The name of a kernel may be a command line, which may contain secrets: exec:curl -u me:password.
@@ -72,12 +75,9 @@ func briefName(name string) string {
 // program returns the first word of a command, and … for what follows or cannot be told
 // without a shell, such as VARIABLE=secret.
 func program(command string) string {
-	words := strings.Fields(command)
-	switch {
-	case len(words) == 0 || strings.ContainsAny(words[0], "$`'\"\\(){}=~*?[;|&<>!"):
-		return "…"
-	case len(words) > 1:
-		return words[0] + " …"
+	word := shell.FirstWord(command)
+	if strings.TrimSpace(command) == word {
+		return cmp.Or(word, "…")
 	}
-	return words[0]
+	return strings.TrimSpace(word + " …")
 }

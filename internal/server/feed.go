@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,39 +17,29 @@ import (
 const (
 	// keptEvents is how many events of each of the two lists can be replayed.
 	keptEvents = 1000
-	// flushInterval is how often listeners get what is new.
+	// flushInterval is how often a listener gets what is new.
 	flushInterval = time.Second
-	// beatInterval is how often a listener hears something at least, so that both sides
+	// beatInterval is how often a listener gets something at least, so that both sides
 	// notice a broken connection.
 	beatInterval = 15 * time.Second
 	// maxListeners is how many listeners may follow a job at a time.
 	maxListeners = 512
-	// flushesAhead is how many flushes a listener may lag behind before it is dropped.
-	flushesAhead = 8
 )
 
-// Feed distributes a job's events as server-sent events. Listeners get them once a second,
-// encoded once for all of them; of progress and samples they get only the latest of each
-// worker and device. Event never blocks: a listener that is too slow is dropped, and can
-// reconnect with the id of the last event it got.
+// Feed distributes a job's events as server-sent events. Listeners get them once a second; of
+// progress and samples they get only the latest of each worker and device. Event never waits for a
+// listener: one that reads slowly misses what is no longer kept, and one that does not read loses its
+// connection. It can reconnect with the id of the last event it got.
 type Feed struct {
-	epoch string // identifies this run in ids
+	epoch     string        // identifies this run in ids
+	listeners chan struct{} // has an entry for each
+	done      chan struct{} // closed when the job has ended
 
 	mu      sync.Mutex
 	last    uint64 // the number of the last event
 	notable []entry
 	chunks  []entry // frequent and less interesting; they do not displace the others
 	latest  map[string]entry
-
-	// flushing is held while listeners are served or added, so that each gets every event
-	// once. It is taken before mu.
-	flushing  sync.Mutex
-	sent      uint64
-	beat      time.Time
-	listeners map[chan []byte]bool
-	running   bool // run is
-	closed    bool
-	done      chan struct{} // closed with it
 }
 
 // entry is an event with its number. Events are encoded only for listeners.
@@ -68,7 +59,7 @@ func keep(entries []entry, e entry) []entry {
 
 // NewFeed returns a feed for one run of a job; id identifies the run.
 func NewFeed(id string) *Feed {
-	return &Feed{epoch: id, latest: make(map[string]entry), listeners: make(map[chan []byte]bool), done: make(chan struct{})}
+	return &Feed{epoch: id, latest: make(map[string]entry), listeners: make(chan struct{}, maxListeners), done: make(chan struct{})}
 }
 
 // Event adds an event.
@@ -89,14 +80,14 @@ func (f *Feed) Event(event orchestrator.Event) {
 	}
 }
 
-// since returns the kept events after a number, and the number of the last event.
-func (f *Feed) since(number uint64) ([]entry, uint64) {
+// since returns the kept events after a number, oldest first.
+func (f *Feed) since(number uint64) []entry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := slices.AppendSeq(slices.Concat(f.notable, f.chunks), maps.Values(f.latest))
 	all = slices.DeleteFunc(all, func(e entry) bool { return e.number <= number })
 	slices.SortFunc(all, func(a, b entry) int { return int(int64(a.number) - int64(b.number)) })
-	return all, f.last
+	return all
 }
 
 // encode returns events as a listener gets them.
@@ -110,31 +101,6 @@ func (f *Feed) encode(entries []entry) []byte {
 	return out
 }
 
-// Listen returns the events after id ("" or the id of another run: all that are kept), a
-// channel of what follows, closed at the end, and a function to stop listening; false if
-// there are too many listeners or the job has ended.
-func (f *Feed) Listen(id string) (replay []byte, more <-chan []byte, leave func(), ok bool) {
-	f.flushing.Lock()
-	defer f.flushing.Unlock()
-	if len(f.listeners) >= maxListeners || f.closed {
-		return nil, nil, nil, false
-	}
-	if !f.running {
-		f.running = true
-		_, f.sent = f.since(0)
-		go f.run()
-	}
-	entries, _ := f.since(f.number(id))
-	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.number > f.sent })
-	listener := make(chan []byte, flushesAhead)
-	f.listeners[listener] = true
-	return f.encode(entries), listener, func() {
-		f.flushing.Lock()
-		defer f.flushing.Unlock()
-		f.drop(listener)
-	}, true
-}
-
 // number parses an id; 0 for one of another run.
 func (f *Feed) number(id string) uint64 {
 	digits, ours := strings.CutPrefix(id, f.epoch+"-")
@@ -145,67 +111,48 @@ func (f *Feed) number(id string) uint64 {
 	return n
 }
 
-// run serves the listeners until there are none.
-func (f *Feed) run() {
+// serve sends a client the events after the one that it got last ("" or the id of another run: all that
+// are kept), until the job ends.
+func (f *Feed) serve(w http.ResponseWriter, r *http.Request) {
+	select {
+	case f.listeners <- struct{}{}:
+		defer func() { <-f.listeners }()
+	default:
+		fail(w, http.StatusServiceUnavailable, "too many listeners")
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // the request is complete
+	w.Header().Set("Content-Type", "text/event-stream")
+	data, sent, beat := []byte("retry: 1000\n\n"), f.number(r.Header.Get("Last-Event-ID")), time.Now()
 	ticker := time.NewTicker(flushInterval)
 	defer ticker.Stop()
-	for more := true; more; {
+	for ended := false; ; {
+		entries := f.since(sent)
+		if data = append(data, f.encode(entries)...); len(data) == 0 && time.Since(beat) >= beatInterval {
+			data = []byte(": \n\n")
+		}
+		if len(data) > 0 {
+			if _, err := w.Write(data); err != nil || control.Flush() != nil {
+				return
+			}
+			data, beat = nil, time.Now()
+		}
+		if n := len(entries); n > 0 {
+			sent = entries[n-1].number
+		}
+		if ended {
+			return
+		}
 		select {
 		case <-ticker.C:
-			more = f.flush()
 		case <-f.done:
+			ended = true // and those that came with it
+		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
-// flush sends what is new; false if the client has gone.
-func (f *Feed) flush() bool {
-	f.flushing.Lock()
-	defer f.flushing.Unlock()
-	if len(f.listeners) == 0 {
-		f.running = false
-		return false
-	}
-	entries, last := f.since(f.sent)
-	f.sent = last
-	data := f.encode(entries)
-	switch {
-	case len(data) > 0:
-	case time.Since(f.beat) >= beatInterval:
-		data = []byte(": \n\n")
-	default:
-		return true
-	}
-	f.beat = time.Now()
-	for listener := range f.listeners {
-		select {
-		case listener <- data:
-		default:
-			f.drop(listener)
-		}
-	}
-	return true
-}
-
-// drop closes a listener at most once. The caller must hold flushing.
-func (f *Feed) drop(listener chan []byte) {
-	if f.listeners[listener] {
-		delete(f.listeners, listener)
-		close(listener)
-	}
-}
-
-// Close sends the last events and ends all listeners.
-func (f *Feed) Close() {
-	f.flush()
-	f.flushing.Lock()
-	defer f.flushing.Unlock()
-	if !f.closed {
-		f.closed = true
-		close(f.done)
-	}
-	for listener := range f.listeners {
-		f.drop(listener)
-	}
-}
+// Close lets listeners get the last events and ends them; call it once.
+func (f *Feed) Close() { close(f.done) }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"net/http"
 	"time"
 
@@ -19,7 +18,7 @@ type gpuAPI struct {
 	// leases are nil on the server of a job. allocation is who holds how much of a GPU; it returns
 	// nil where leases are off.
 	leases     *Leases
-	allocation func(Reading) *AllocationStats
+	allocation func(gpuID) *AllocationStats
 }
 
 // success is the body of a successful response.
@@ -100,7 +99,7 @@ func (a *gpuAPI) status(r Reading) GPUStatus {
 	return GPUStatus{
 		Available: r.State != gpu.Unavailable.String(), ID: r.ID, UUID: r.UUID, Name: r.Name, State: r.State, Load: r.Load,
 		Temperature: r.Temperature, Power: r.Power, Thresholds: config.Thresholds(r.slowdown), Throttling: r.throttling(), Time: r.Time,
-		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, a.allocation(r)}, Message: r.Problem,
+		Memory: GPUMemory{r.MemoryUsed, r.MemoryTotal, r.MemoryShare, a.allocation(r.ID)}, Message: r.Problem,
 	}
 }
 
@@ -159,7 +158,7 @@ type Available struct {
 
 func (a *gpuAPI) available(r Reading) Available {
 	available := Available{ID: r.ID}
-	switch leased := a.allocation(r); {
+	switch leased := a.allocation(r.ID); {
 	case leased != nil:
 		available.Available = &leased.Available
 	case r.MemoryTotal != nil:
@@ -188,19 +187,13 @@ func (a *gpuAPI) which(w http.ResponseWriter, r *http.Request) (Reading, bool) {
 	return Reading{}, false
 }
 
-// unknownGPU: a request names a GPU that does not exist.
-type unknownGPU struct{ error }
-
-func (u unknownGPU) Unwrap() error { return u.error }
-
 // failWith responds with the error of a library.
 func failWith(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
-	var refused *fault.Error
-	switch kind := fault.KindOf(err); {
-	case errors.As(err, new(unknownGPU)):
+	switch e := fault.As(fault.BadRequest.Wrap(err)); {
+	case e.Code == fault.UnknownDevice:
 		status = http.StatusNotFound
-	case kind == fault.Conflict, kind == fault.NoDevice, errors.As(err, &refused) && refused.Code == fault.Leased: // another time it may succeed
+	case e.Kind == fault.Conflict, e.Kind == fault.NoDevice, e.Code == fault.Leased: // another time it may succeed
 		status = http.StatusConflict
 	}
 	fail(w, status, "%v", err)

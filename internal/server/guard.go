@@ -20,8 +20,8 @@ type Access struct {
 	// ReadToken: it is needed to read anything but the page and the health too.
 	ReadToken bool
 	// Hosts are the names under which the server may be addressed, besides IP addresses,
-	// localhost and the host's own name. Another name in the Host header is that of an
-	// attacker who has pointed a domain of theirs here (DNS rebinding).
+	// localhost and the host's own name. With another name in the Host header, an
+	// attacker has pointed their domain here (DNS rebinding).
 	Hosts []string
 }
 

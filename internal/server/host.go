@@ -54,7 +54,7 @@ func NewHost(rules lease.Config) *Host {
 			interval: lease.Seconds(rules.Monitor.UpdateInterval), retention: lease.Seconds(rules.Monitor.MetricsRetention),
 		},
 		settings: h.settings, configure: h.configure,
-		leases: &Leases{Rules: rules, Devices: h.devices, Changed: h.current.drop}, allocation: h.allocation,
+		leases: &Leases{Rules: rules, Devices: h.devices, Changed: h.current.drop, Account: h.allocation}, allocation: h.allocation,
 	}
 	h.entries = newCached(jobs.List)
 	h.jobs = newCached(func() []jobs.State { return jobs.States(context.Background(), jobs.List()) })
@@ -81,7 +81,7 @@ func (h *Host) Run(ctx context.Context) {
 	}
 }
 
-// look takes an overview and reads the GPUs.
+// look makes an overview and adds a reading of each GPU.
 func (h *Host) look(ctx context.Context) {
 	folder := leaseFolder()
 	o := host.Look(ctx, h.observer, folder, h.rules.Limits())
@@ -133,13 +133,13 @@ func (h *Host) withLeases() *host.Overview {
 }
 
 // allocation is who holds how much of a GPU.
-func (h *Host) allocation(r Reading) *AllocationStats {
+func (h *Host) allocation(id gpuID) *AllocationStats {
 	o := h.current.get()
 	if o == nil || claim.Scheduler() != "" {
 		return nil
 	}
 	for _, g := range o.GPUs {
-		if gpuID(g.ID()) == r.ID {
+		if gpuID(g.ID()) == id {
 			return newAllocationStats(g.Account)
 		}
 	}
@@ -153,7 +153,7 @@ func (h *Host) countAllocations(folder *lease.Folder) {
 	if folder == nil || count == nil {
 		return
 	}
-	events, _ := folder.History(maxCounted)
+	events := folder.History(maxCounted)
 	for _, e := range events {
 		if !e.Time.After(h.counted) || e.Lease.PID == os.Getpid() {
 			continue
@@ -171,7 +171,7 @@ func (h *Host) countAllocations(folder *lease.Folder) {
 const maxCounted = 1000
 
 // devices returns the GPUs that can be leased.
-func (h *Host) devices(context.Context) (list []gpu.Device, err error) {
+func (h *Host) devices() (list []gpu.Device) {
 	if o := h.overview.Load(); o != nil {
 		for _, g := range o.GPUs {
 			if g.Lost == "" {
@@ -179,7 +179,7 @@ func (h *Host) devices(context.Context) (list []gpu.Device, err error) {
 			}
 		}
 	}
-	return list, nil
+	return list
 }
 
 func (h *Host) settings() map[string]any { return h.observer.Config().Settings() }
@@ -225,15 +225,16 @@ const configureTime = 2 * time.Second
 func configureJob(ctx context.Context, e jobs.Entry, body []byte) error {
 	const path = "/api/gpu/config"
 	client := jobs.NewClient(e)
-	data, err := client.Get(ctx, path)
+	data, err := client.Send(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	var current success[map[string]any]
-	if json.Unmarshal(data, &current) == nil && current.Data == nil {
+	if json.Unmarshal(data, &current) == nil && len(current.Data) == 0 {
 		return nil
 	}
-	return client.Put(ctx, path, body)
+	_, err = client.Send(ctx, http.MethodPut, path, body)
+	return err
 }
 
 // ready implements Backend.
@@ -242,14 +243,7 @@ func (h *Host) ready() bool { return h.overview.Load() != nil }
 // Metrics returns the source of the host's metrics and of its jobs'.
 func (h *Host) Metrics() metrics.Source {
 	return metrics.Source{
-		Jobs: func() (list []metrics.Job) {
-			for _, s := range h.jobs.get() {
-				if s.Trouble == "" {
-					list = append(list, jobMetrics(s))
-				}
-			}
-			return list
-		},
+		Jobs: func() []jobs.State { return forMetrics(h.jobs.get()...) },
 		GPUs: h.gpuMetrics, Runs: h.runMetrics,
 	}
 }
@@ -296,13 +290,15 @@ func (a *gpuAPI) systemRoute(overview func() *host.Overview) route {
 	state := newCached(reader.Read)
 	get := func(w http.ResponseWriter, _ *http.Request) {
 		h := state.get()
-		status := SystemStatus{GPU: a.all(), CPU: CPUStatus{runtime.NumCPU(), view.Number(h.CPU)}, Memory: MemoryStatus{view.Number(h.MemoryTotal), view.Number(h.MemoryAvailable)}, Overview: overview()}
-		for _, bytes := range []*float64{status.Memory.Total, status.Memory.Available} {
-			if bytes != nil {
-				*bytes /= 1 << 20
+		memory := func(bytes gpu.Optional[uint64]) *float64 {
+			if n, known := bytes.Get(); known {
+				return new(megabytes(n))
 			}
+			return nil
 		}
-		succeed(w, "", status)
+		succeed(w, "", SystemStatus{
+			GPU: a.all(), CPU: CPUStatus{runtime.NumCPU(), view.Number(h.CPU)}, Memory: MemoryStatus{memory(h.MemoryTotal), memory(h.MemoryAvailable)}, Overview: overview(),
+		})
 	}
 	return route{pattern: "GET /api/system/status", summary: "Get the host as a whole", answer: success[SystemStatus]{}, handler: get}
 }

@@ -12,14 +12,12 @@ import (
 
 // routes implements Backend.
 func (h *Host) routes() []route {
-	handlers := map[string]http.HandlerFunc{"": h.list}
-	for name, past := range map[string]pastHandler{
-		"state": h.pastState, "history": h.pastHistory, "failures": pastFailures,
-		"events": pastNothing, "pause": pastNothing, "resume": pastNothing, "cancel": pastNothing, "trim": pastNothing,
-	} {
-		handlers[name] = h.running(past)
+	handlers := map[string]http.HandlerFunc{
+		"": h.list, "state": h.state(h.running(h.pastState)), "history": h.running(h.pastHistory), "failures": h.running(pastFailures),
 	}
-	handlers["state"] = h.state(handlers["state"])
+	for _, name := range []string{"events", "pause", "resume", "cancel", "trim"} {
+		handlers[name] = h.running(pastNothing)
+	}
 	return slices.Concat(jobRoutes(handlers), h.gpus.routes(), []route{h.gpus.systemRoute(h.current.get), h.runRoute()})
 }
 

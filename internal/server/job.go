@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -62,7 +61,7 @@ type Control interface {
 	// Cancel stops the job as a signal would; a second call stops it immediately.
 	Cancel()
 	Trim(context.Context) []orchestrator.Trimmed
-	// MonitorSettings and ConfigureMonitor are those of orchestrator.Control.
+	// MonitorSettings and ConfigureMonitor: see orchestrator.Control.
 	MonitorSettings() map[string]any
 	ConfigureMonitor(map[string]any) error
 }
@@ -73,7 +72,7 @@ func NewJob(entry jobs.Entry, control Control, v *view.Collector) *Job {
 	j.gpus = &gpuAPI{
 		book:     &book{recent: gpu.DefaultConfig().HistorySize},
 		settings: j.settings, configure: control.ConfigureMonitor,
-		allocation: func(Reading) *AllocationStats { return nil },
+		allocation: func(gpuID) *AllocationStats { return nil },
 	}
 	j.current = newCached(j.State)
 	j.state = newCached(func() []byte { return encode(j.State()) })
@@ -87,14 +86,6 @@ func (j *Job) settings() map[string]any {
 		return settings
 	}
 	return map[string]any{}
-}
-
-func encode(value any) []byte {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return []byte(`{"success":false,"error":"encode the response"}` + "\n")
-	}
-	return append(data, '\n')
 }
 
 // Event passes the job's next event, which its view has, on to those who listen. It never blocks.
@@ -138,7 +129,7 @@ func (j *Job) routes() []route {
 		"state":    j.only(state),
 		"history":  j.only(history),
 		"failures": j.only(j.failures),
-		"events":   j.only(j.events),
+		"events":   j.only(j.feed.serve),
 		"pause":    j.steer(func() { j.control.Pause() }),
 		"resume":   j.steer(func() { j.control.Resume() }),
 		"cancel":   j.steer(j.control.Cancel),
@@ -198,31 +189,6 @@ func (j *Job) trim(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), trimTime)
 	defer cancel()
 	answer(w, http.StatusOK, Trim{Workers: append([]orchestrator.Trimmed{}, j.control.Trim(ctx)...)})
-}
-
-// events serves the feed. A client that reconnects sends the id of the last event it got.
-func (j *Job) events(w http.ResponseWriter, r *http.Request) {
-	replay, more, leave, ok := j.feed.Listen(r.Header.Get("Last-Event-ID"))
-	if !ok {
-		fail(w, http.StatusServiceUnavailable, "too many listeners, or the job has ended")
-		return
-	}
-	defer leave()
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // the request is complete
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(data []byte) bool {
-		_, err := w.Write(data)
-		return err == nil && control.Flush() == nil
-	}
-	for ok = send(append([]byte("retry: 1000\n\n"), replay...)); ok; {
-		select {
-		case data, open := <-more:
-			ok = open && send(data)
-		case <-r.Context().Done():
-			return
-		}
-	}
 }
 
 // failures serves failed records, a page at a time.

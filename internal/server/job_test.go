@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -285,24 +286,38 @@ func TestEventsReplay(t *testing.T) {
 	}
 }
 
-// A listener that does not read is dropped; the job does not notice.
+// A listener that does not read delays neither the job nor other listeners.
 func TestSlowListener(t *testing.T) {
+	s := serveJob(t, Access{Token: token})
+	s.job.follow(planned())
+	for range 5 {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET /api/jobs/3fa9c201/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	}
+	text := strings.Repeat("x", 8<<10)
+	for range keptEvents { // far more than a socket buffers
+		s.job.follow(orchestrator.Notice{Text: text})
+	}
+	s.job.follow(orchestrator.Paused{})
+	if names, _ := s.readEvents(fmt.Sprintf("3fa9c201-%d", keptEvents+1), 1); fmt.Sprint(names) != "[paused]" {
+		t.Errorf("%v", names)
+	}
+}
+
+// The number of listeners is limited, so that other requests get through.
+func TestTooManyListeners(t *testing.T) {
 	f := NewFeed("x")
-	defer f.Close()
-	_, more, _, ok := f.Listen("")
-	if !ok {
-		t.Fatal("refused")
+	for range maxListeners {
+		f.listeners <- struct{}{}
 	}
-	for range flushesAhead + 1 {
-		f.Event(orchestrator.Notice{})
-		f.flush()
-	}
-	n := 0
-	for range more {
-		n++
-	}
-	if n != flushesAhead {
-		t.Errorf("dropped after %d flushes", n)
+	answer := httptest.NewRecorder()
+	f.serve(answer, httptest.NewRequest("GET", "/", nil))
+	if answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d", answer.Code)
 	}
 }
 
@@ -314,7 +329,7 @@ func TestFeedIsBounded(t *testing.T) {
 		f.Event(orchestrator.ChunkDone{})
 		f.Event(orchestrator.Progress{Slot: i % 8})
 	}
-	entries, _ := f.since(0)
+	entries := f.since(0)
 	if len(entries) != 2*keptEvents+8 {
 		t.Errorf("%d events are kept", len(entries))
 	}

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +31,12 @@ const (
 type Leases struct {
 	// Rules are the quotas and limits, Devices the GPUs of the host.
 	Rules   lease.Config
-	Devices func(context.Context) ([]gpu.Device, error)
-	// Count counts requests; Changed is called after a lease began or ended.
+	Devices func() []gpu.Device
+	// Count counts requests; Changed is called after a lease began or ended. Account is who holds how
+	// much of a GPU then; nil if unknown.
 	Count   *metrics.Allocations
 	Changed func()
+	Account func(gpuID) *AllocationStats
 
 	mu   sync.Mutex
 	held map[*heldLease]bool
@@ -45,9 +49,6 @@ type heldLease struct {
 	gpu    gpu.Device
 	expiry *time.Timer
 }
-
-// on reports whether the lease is of the GPU with this id or UUID; of any, if it is nil.
-func (h *heldLease) on(id *gpuID) bool { return id == nil || means(*id, h.gpu) }
 
 // means reports whether an id of a request means a GPU.
 func means(id gpuID, d gpu.Device) bool { return string(id) == d.ID() || string(id) == d.UUID }
@@ -167,7 +168,7 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 	if err := claim.CheckRequest(l.Rules, r.ID, memory); err != nil {
 		return Allocated{}, err
 	}
-	devices, err := l.choose(ctx, r.GPU)
+	devices, err := l.choose(r.GPU)
 	if err != nil {
 		return Allocated{}, err
 	}
@@ -181,22 +182,19 @@ func (l *Leases) allocate(ctx context.Context, r AllocateRequest) (Allocated, er
 		return Allocated{}, fault.LeaseInUse.New("this server already holds %d leases", maxLeases)
 	}
 	l.Changed()
-	return Allocated{ID: r.ID, GPU: gpuID(chosen.ID()), Allocated: megabytes(got.Memory), Expires: &got.Expires, Available: l.available(ctx, chosen)}, nil
+	return Allocated{ID: r.ID, GPU: gpuID(chosen.ID()), Allocated: megabytes(got.Memory), Expires: &got.Expires, Available: l.available(chosen)}, nil
 }
 
 // choose returns the GPUs that a request may get.
-func (l *Leases) choose(ctx context.Context, id *gpuID) ([]gpu.Device, error) {
-	devices, err := l.Devices(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (l *Leases) choose(id *gpuID) ([]gpu.Device, error) {
+	devices := l.Devices()
 	if id != nil {
 		for _, d := range devices {
 			if means(*id, d) {
 				return []gpu.Device{d}, nil
 			}
 		}
-		return nil, unknownGPU{fault.UnknownDevice.Of(fault.NoDevice, "there is no GPU %q", string(*id))}
+		return nil, fault.UnknownDevice.Of(fault.NoDevice, "there is no GPU %q", string(*id))
 	}
 	if len(devices) == 0 {
 		return nil, fault.NoGPU.New("there is no GPU to lease")
@@ -205,18 +203,11 @@ func (l *Leases) choose(ctx context.Context, id *gpuID) ([]gpu.Device, error) {
 }
 
 // available is how much of a GPU is left; nil if unknown.
-func (l *Leases) available(ctx context.Context, d gpu.Device) *float64 {
-	folder, err := lease.Open("")
-	var leases []lease.Lease
-	if err == nil {
-		leases, err = folder.List()
+func (l *Leases) available(d gpu.Device) *float64 {
+	if account := l.Account(gpuID(d.ID())); account != nil {
+		return &account.Available
 	}
-	cards, unread := claim.Cards(ctx, []gpu.Device{d}, gpu.Options{})
-	if err != nil || unread != nil {
-		return nil
-	}
-	free := megabytes(lease.Count(cards, leases, l.Rules.Limits())[0].Free)
-	return &free
+	return nil
 }
 
 // keep holds a lease until it expires.
@@ -253,36 +244,25 @@ func (l *Leases) postDeallocate(w http.ResponseWriter, r *http.Request) {
 	if !decode(w, r, &request) || !l.offered(w) {
 		return
 	}
-	for _, held := range l.named(request.ID) {
-		if !held.on(request.GPU) || !l.release(held) {
-			continue
+	for _, held := range l.list() {
+		if held.name == request.ID && (request.GPU == nil || means(*request.GPU, held.gpu)) && l.release(held) {
+			succeed(w, "", Allocated{ID: request.ID, GPU: gpuID(held.gpu.ID()), Available: l.available(held.gpu)})
+			return
 		}
-		succeed(w, "", Allocated{ID: request.ID, GPU: gpuID(held.gpu.ID()), Available: l.available(r.Context(), held.gpu)})
-		return
 	}
 	fail(w, http.StatusNotFound, "%q holds nothing that was allocated here", request.ID)
 }
 
-// named returns the leases of a name.
-func (l *Leases) named(id string) (list []*heldLease) {
+// list returns the leases that are held now.
+func (l *Leases) list() []*heldLease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for held := range l.held {
-		if held.name == id {
-			list = append(list, held)
-		}
-	}
-	return list
+	return slices.Collect(maps.Keys(l.held))
 }
 
 // Close releases all leases.
 func (l *Leases) Close() {
-	l.mu.Lock()
-	held := l.held
-	l.held = nil
-	l.mu.Unlock()
-	for h := range held {
-		h.expiry.Stop()
-		h.Release()
+	for _, held := range l.list() {
+		l.release(held)
 	}
 }

@@ -9,13 +9,19 @@ import (
 // Metrics returns the source of a job's metrics and of its GPUs'.
 func (j *Job) Metrics() metrics.Source {
 	return metrics.Source{
-		Jobs: func() []metrics.Job { return []metrics.Job{jobMetrics(j.current.get())} },
+		Jobs: func() []jobs.State { return forMetrics(j.current.get()) },
 		GPUs: func() []metrics.GPU { return gpuMetrics(j.current.get().View) },
 	}
 }
 
-func jobMetrics(s jobs.State) metrics.Job {
-	return metrics.Job{ID: s.Job.ID, Name: s.Job.Name, Kernel: briefName(s.Job.Kernel), View: s.View}
+// forMetrics returns the jobs that have a state, with brief names.
+func forMetrics(states ...jobs.State) (list []jobs.State) {
+	for _, s := range states {
+		if s.Job.Kernel = briefName(s.Job.Kernel); s.Trouble == "" {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // gpuMetrics are a job's monitored GPUs.

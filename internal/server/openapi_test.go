@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/lease"
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/view"
@@ -169,6 +170,10 @@ func TestOpenAPIOfJob(t *testing.T) {
 type unmonitored struct{ *controlled }
 
 func (unmonitored) MonitorSettings() map[string]any { return nil }
+
+func (unmonitored) ConfigureMonitor(map[string]any) error {
+	return fault.NoAnswer.New("the job monitors no GPU")
+}
 
 // TestOpenAPIOfUnmonitoredJob: responses have the described types although there is nothing to show.
 func TestOpenAPIOfUnmonitoredJob(t *testing.T) {

@@ -43,7 +43,7 @@ func pastFailures(w http.ResponseWriter, r *http.Request, p jobs.Ended) {
 		servePage(w, r, view.FailuresPath(status.Folder))
 		return
 	}
-	fail(w, http.StatusNotFound, "the folder of job %s is gone, or another job has used it since", p.ID)
+	fail(w, http.StatusNotFound, "the folder of job %s was removed, or another job has used it since", p.ID)
 }
 
 // pastNothing refuses what only a running job can do.

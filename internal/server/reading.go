@@ -62,13 +62,13 @@ type book struct {
 	interval, retention time.Duration
 }
 
-// pages are the readings of one GPU, oldest first.
+// pages are the readings of one GPU, oldest first, and the last one, which may not be recorded.
 type pages struct {
-	last         Reading
-	recent, past []Reading
+	last Reading
+	all  []Reading
 }
 
-// add takes a new reading.
+// add adds a reading.
 func (b *book) add(r Reading) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,20 +82,12 @@ func (b *book) add(r Reading) {
 	if b.off {
 		return
 	}
-	p.recent = append(p.recent, r)
-	for len(p.recent) > b.recent {
-		p.keep(p.recent[0], b.interval)
-		p.recent = slices.Delete(p.recent, 0, 1)
+	p.all = append(p.all, r)
+	if i := len(p.all) - 1 - b.recent; i > 0 && p.all[i].Time.Sub(p.all[i-1].Time) < b.interval {
+		p.all = slices.Delete(p.all, i, i+1) // it is no longer recent, and the one before is close
 	}
-	for len(p.past) > 0 && r.Time.Sub(p.past[0].Time) > b.retention {
-		p.past = slices.Delete(p.past, 0, 1)
-	}
-}
-
-// keep keeps a reading that is no longer recent, unless the one before is close.
-func (p *pages) keep(r Reading, interval time.Duration) {
-	if n := len(p.past); n == 0 || r.Time.Sub(p.past[n-1].Time) >= interval {
-		p.past = append(p.past, r)
+	for len(p.all) > b.recent && r.Time.Sub(p.all[0].Time) > b.retention {
+		p.all = slices.Delete(p.all, 0, 1)
 	}
 }
 
@@ -124,7 +116,7 @@ func (b *book) history(match func(Reading) bool) []Reading {
 	list := []Reading{}
 	for _, p := range b.gpus {
 		if match(p.last) {
-			list = append(append(list, p.past...), p.recent...)
+			list = append(list, p.all...)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Reading) int { return a.Time.Compare(b.Time) })

@@ -74,7 +74,7 @@ func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 	})
 }
 
-// refusal takes the status and the headers of a response, but not its text.
+// refusal keeps the status and the headers of a response, but not its text.
 type refusal struct {
 	http.ResponseWriter
 	status int

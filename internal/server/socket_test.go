@@ -77,6 +77,20 @@ func TestSteering(t *testing.T) {
 	}
 }
 
+// A job that monitors no GPU does not refuse the settings of its host.
+func TestSettingsSkipUnmonitoredJobs(t *testing.T) {
+	t.Setenv(jobs.Variable, filepath.Join(t.TempDir(), "jobs"))
+	registration, err := jobs.Register(jobs.Entry{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := NewJob(registration.Entry, unmonitored{&controlled{}}, view.NewCollector(time.Now))
+	defer registration.Serve(NewSocket(job), func() view.View { return view.View{} })()
+	if err := configureJob(t.Context(), registration.Entry, []byte(`{"temp_throttle":80}`)); err != nil {
+		t.Error(err)
+	}
+}
+
 // A misbehaving client of the socket, malicious or not, does not affect others.
 func TestHostileSocketRequests(t *testing.T) {
 	control := &controlled{}

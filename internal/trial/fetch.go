@@ -7,42 +7,29 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/orchestrator"
-	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/worker/fetch"
 )
-
-// fetched are the files of the records that are tried out.
-type fetched struct {
-	names []string
-	files map[*byte][][]byte // by the first byte of a record's line
-}
 
 // fetchFiles fetches the files that records name, as a job would. A record whose file cannot
 // be read does not reach the kernel. Relative paths begin in
 // folder: the input's, or . for a stream.
-func fetchFiles(ctx context.Context, settings orchestrator.Fetch, folder string, records []sampleRecord) *fetched {
-	if len(settings.Members) == 0 {
-		return nil
+func (s *Sample) fetchFiles(ctx context.Context, folder string) {
+	if len(s.Fetch.Members) == 0 {
+		return
 	}
-	fetcher := fetch.New(fetch.Options{
-		Root: cmp.Or(settings.Root, folder), MaxBytes: settings.MaxBytes, Concurrency: settings.Concurrency, PerHost: settings.PerHost,
-		Timeout: settings.Timeout, Retries: settings.Retries, AllowPrivate: settings.AllowPrivate,
-	})
+	s.Fetch.Root = cmp.Or(s.Fetch.Root, folder)
+	fetcher := fetch.New(fetch.Options{Fetch: s.Fetch})
 	defer fetcher.Close()
-	f := &fetched{files: make(map[*byte][][]byte)}
-	for _, m := range settings.Members {
-		f.names = append(f.names, m.Name)
-	}
-	for i := range records {
-		if record := &records[i]; record.invalid == "" {
-			files, err := filesOf(ctx, fetcher, settings.Members, record.line)
-			if err != nil {
-				record.invalid = err.Error()
-			}
-			f.files[&record.line[0]] = files
+	for i := range s.records {
+		record := &s.records[i]
+		if record.invalid != "" {
+			continue
+		}
+		var err error
+		if record.files, err = filesOf(ctx, fetcher, s.Fetch.Members, record.line); err != nil {
+			record.invalid = err.Error()
 		}
 	}
-	return f
 }
 
 // filesOf fetches the files of one record.
@@ -66,17 +53,4 @@ func filesOf(ctx context.Context, fetcher *fetch.Fetcher, members []orchestrator
 		item.Release()
 	}
 	return files, nil
-}
-
-// batchOf returns records as a batch, with their files.
-func (f *fetched) batchOf(lines [][]byte) plugins.Batch {
-	batch := plugins.NewBatch(lines)
-	if f == nil {
-		return batch
-	}
-	var files [][]byte
-	for _, line := range lines {
-		files = append(files, f.files[&line[0]]...)
-	}
-	return batch.WithFetched(f.names, files)
 }

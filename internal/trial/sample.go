@@ -26,7 +26,8 @@ type sampleRecord struct {
 	number  int64  // of its line, or row, from 1
 	rows    bool   // the file is a table
 	line    []byte
-	invalid string // why the line is not a record; empty if it is one
+	invalid string   // why the line is not a record; empty if it is one
+	files   [][]byte // that it names, in the order of the settings
 }
 
 // place returns where the record is, for people.
@@ -49,7 +50,6 @@ type Sample struct {
 	Fetch orchestrator.Fetch
 
 	records []sampleRecord
-	fetched *fetched // the files of the records; nil for none
 }
 
 // originOf tells data from the outputs of jobs, which have their job folder beside them.
@@ -91,7 +91,7 @@ func (s *Sample) Read(ctx context.Context) error {
 	if len(s.records) == 0 {
 		return fault.BadSample.New("input %s has no records there", strings.Join(s.Inputs, " "))
 	}
-	s.fetched = fetchFiles(ctx, s.Fetch, filepath.Dir(inputs.Files[0].Path), s.records)
+	s.fetchFiles(ctx, filepath.Dir(inputs.Files[0].Path))
 	return nil
 }
 

@@ -15,7 +15,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // ErrSomeFailed means that some records failed, which the table shows.
@@ -25,7 +27,7 @@ var ErrSomeFailed = errors.New("some records failed")
 type Trial struct {
 	// Kernel is what the user calls it, Named the program to start in Dir.
 	Kernel string
-	Named  plugins.Named
+	Named  resolve.Named
 	Dir    string
 	// Device is where it computes, Env the environment that selects it.
 	Device plugins.Device
@@ -39,16 +41,19 @@ type Trial struct {
 
 	view    *sideBySide
 	opened  plugins.Kernel
-	end     func() // frees what opened leaves
-	size    int    // records per batch; 0 means no preference
-	fetched *fetched
+	end     func()   // frees what opened leaves
+	size    int      // records per batch; 0 means no preference
+	fetched []string // the names under which records have files
 
 	failed, raised int // records; raised are those that an exception or error failed
 }
 
 // Run opens the kernel, computes the records of a sample and shows the results.
 func (t *Trial) Run(ctx context.Context, s Sample) error {
-	t.view, t.fetched = &sideBySide{out: t.Out, width: cmp.Or(t.Width, plainWidth), color: t.Color}, s.fetched
+	t.view = &sideBySide{out: t.Out, width: cmp.Or(t.Width, plainWidth), color: t.Color}
+	for _, m := range s.Fetch.Members {
+		t.fetched = append(t.fetched, m.Name)
+	}
 	defer restoreTerminal()()
 	defer proc.KillChildren() // processes that the kernel left behind
 	err := t.open(ctx)
@@ -93,9 +98,9 @@ func (t *Trial) open(ctx context.Context) (err error) {
 
 // startInTerminal starts a kernel whose output appears on the terminal. A Python kernel
 // can also read from it: its interpreter is then a child of this process.
-func startInTerminal(ctx context.Context, named plugins.Named, env []string, dir string) (k plugins.Kernel, end func(), err error) {
+func startInTerminal(ctx context.Context, named resolve.Named, env []string, dir string) (k plugins.Kernel, end func(), err error) {
 	if n := len(named.Args); n == 0 || named.Args[n-1] != "python" {
-		process, err := plugins.Start(ctx, plugins.Command{Path: named.Path, Args: named.Args, Env: env, Dir: dir, Log: os.Stderr})
+		process, err := process.Start(ctx, process.Command{Path: named.Path, Args: named.Args, Env: env, Dir: dir, Log: os.Stderr})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -107,7 +112,7 @@ func startInTerminal(ctx context.Context, named plugins.Named, env []string, dir
 			return nil, nil, err
 		}
 	}
-	k, end = plugins.Loopback(python.NewInTerminal())
+	k, end = process.Loopback(python.NewInTerminal())
 	return k, end, nil
 }
 
@@ -130,9 +135,9 @@ func (t *Trial) compute(ctx context.Context, records []sampleRecord) error {
 // batch computes one batch. If it fails, its records are tried one by one. A line that is not JSON
 // never reaches a kernel.
 func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
-	var lines [][]byte
+	var lines, files [][]byte
 	for _, record := range records {
-		lines = append(lines, record.line)
+		lines, files = append(lines, record.line), append(files, record.files...)
 		switch {
 		case record.invalid == "":
 		case len(records) > 1:
@@ -142,7 +147,7 @@ func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
 			return nil
 		}
 	}
-	results, err := plugins.Call(ctx, t.opened, t.fetched.batchOf(lines))
+	results, err := plugins.Call(ctx, t.opened, plugins.NewBatch(lines).WithFetched(t.fetched, files))
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 	case ctx.Err() != nil || kind == fault.Crash || kind == fault.Device || kind == fault.Incompatible:

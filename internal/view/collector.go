@@ -34,7 +34,7 @@ func NewCollector(now func() time.Time) *Collector {
 	return &Collector{now: now, view: New(PhasePreparing)}
 }
 
-// Event takes the next event. It takes microseconds: the job waits for it.
+// Event adds the next event. It returns within microseconds: the job waits for it.
 func (c *Collector) Event(event orchestrator.Event) {
 	now := c.now()
 	c.mu.Lock()
@@ -46,8 +46,22 @@ func (c *Collector) Event(event orchestrator.Event) {
 		c.course.begin(e.Folder)
 	case orchestrator.Resuming:
 		c.resuming(e)
-	case orchestrator.WorkerStarted, orchestrator.WorkerReady, orchestrator.WorkerLost, orchestrator.WorkerLeft, orchestrator.ChunkStarted:
-		c.worker(event, now)
+	case orchestrator.WorkerStarted:
+		w := c.joined(e)
+		w.PID, w.Phase = e.PID, PhaseOpening
+	case orchestrator.WorkerReady:
+		w := c.slot(e.Slot)
+		w.Load, w.Phase = e.Took, PhaseWaiting
+	case orchestrator.WorkerLost:
+		c.lost(e)
+	case orchestrator.WorkerLeft:
+		c.view.Done, c.view.Answers = e.Job, e.Answers
+		c.slot(e.Slot).leave(PhaseLeft)
+	case orchestrator.ChunkStarted:
+		w := c.slot(e.Slot)
+		w.First, w.Records, w.Done, w.began = e.First, e.Records, 0, now
+		w.compute(w.awaits)
+		c.measure(w, w.Total, now) // from here on: the time to load a model says nothing about its speed
 	case orchestrator.Progress:
 		c.progress(e, now)
 	case orchestrator.ChunkDone:
@@ -79,7 +93,7 @@ func (c *Collector) Event(event orchestrator.Event) {
 			c.course.add(c.point(now))
 		}
 	}
-	c.course.note(event, now)
+	c.course.addEvent(event, now)
 }
 
 func (c *Collector) planned(e orchestrator.Planned, now time.Time) {
@@ -107,7 +121,7 @@ func (c *Collector) planned(e orchestrator.Planned, now time.Time) {
 	}
 }
 
-// resuming takes what earlier runs have done.
+// resuming adds the work of earlier runs.
 func (c *Collector) resuming(e orchestrator.Resuming) {
 	c.view.Done, c.view.Answers, c.view.Total = e.Job.Counts, e.Answers, e.Total
 	c.view.Resumed, c.view.ResumedAnswers = e.Done, e.Answers
@@ -150,37 +164,22 @@ func (c *Collector) joined(e orchestrator.WorkerStarted) *Worker {
 	return c.slot(e.Slot)
 }
 
-// worker takes an event about a worker's life.
-func (c *Collector) worker(event orchestrator.Event, now time.Time) {
-	switch e := event.(type) {
-	case orchestrator.WorkerStarted:
-		w := c.joined(e)
-		w.PID, w.Phase = e.PID, PhaseOpening
-	case orchestrator.WorkerReady:
-		w := c.slot(e.Slot)
-		w.Load, w.Phase = e.Took, PhaseWaiting
-	case orchestrator.WorkerLost:
-		w := c.slot(e.Slot)
-		w.Lost++
-		if w.Phase.HasRecords() {
-			w.Again = min(w.Done, max(0, c.view.Reached()-e.Job.Records-e.Answers))
-		}
-		c.view.Done, c.view.Answers = e.Job, e.Answers
-		w.PID, w.Records, w.Done, w.Phase, w.awaits = 0, 0, 0, PhaseWaiting, ""
-		if e.Retired { // others compute its records
-			w.Phase, w.Again = PhaseRetired, 0
-		}
-	case orchestrator.WorkerLeft:
-		w := c.slot(e.Slot)
-		c.view.Done, c.view.Answers = e.Job, e.Answers
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseLeft
-	case orchestrator.ChunkStarted:
-		w := c.slot(e.Slot)
-		w.First, w.Records, w.Done, w.began = e.First, e.Records, 0, now
-		w.compute(w.awaits)
-		c.measure(w, w.Total, now) // from here on: the time to load a model says nothing about its speed
+// lost follows the loss of a worker.
+func (c *Collector) lost(e orchestrator.WorkerLost) {
+	w := c.slot(e.Slot)
+	w.Lost++
+	if w.Phase.HasRecords() {
+		w.Again = min(w.Done, max(0, c.view.Reached()-e.Job.Records-e.Answers))
+	}
+	c.view.Done, c.view.Answers = e.Job, e.Answers
+	w.leave(PhaseWaiting)
+	if w.awaits = ""; e.Retired { // others compute its records
+		w.Phase, w.Again = PhaseRetired, 0
 	}
 }
+
+// leave ends a worker's process.
+func (w *Worker) leave(p Phase) { w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, p }
 
 func (c *Collector) progress(e orchestrator.Progress, now time.Time) {
 	c.view.Done, c.view.Answers, c.view.Total, c.view.Estimate = e.Job, e.Answers, e.Total, e.Estimate
@@ -195,7 +194,7 @@ func (c *Collector) progress(e orchestrator.Progress, now time.Time) {
 	c.use(e.Usage)
 }
 
-// measure takes how many records a worker's kernel has computed. Rates follow from these counts:
+// measure sets how many records a worker's kernel has computed. Rates follow from these counts:
 // events of different slots can overtake each other, so the counts of the job may fall.
 func (c *Collector) measure(w *Worker, computed int64, now time.Time) {
 	if w.Total = max(w.Total, computed); c.began.IsZero() {
@@ -211,7 +210,7 @@ func (c *Collector) measure(w *Worker, computed int64, now time.Time) {
 	c.work.add(now, all)
 }
 
-// use takes what the kernels have counted so far. Events of different slots can overtake each
+// use sets what the kernels have counted so far. Events of different slots can overtake each
 // other.
 func (c *Collector) use(usage map[string]int64) {
 	for name, n := range usage {
@@ -272,8 +271,7 @@ func (c *Collector) finished(report orchestrator.Report) {
 	v.TokenRate = report.TokenRate
 	c.use(report.Usage)
 	for i := range v.Workers {
-		w := &v.Workers[i]
-		w.PID, w.Records, w.Done, w.Phase = 0, 0, 0, PhaseEnded
+		v.Workers[i].leave(PhaseEnded)
 	}
 }
 
@@ -332,7 +330,7 @@ func (c *Collector) View() View {
 		v.Phase = PhasePaused
 	}
 	for i := range v.Workers {
-		c.settle(&v, &v.Workers[i], now)
+		c.adjust(&v, &v.Workers[i], now)
 	}
 	if !v.Started.IsZero() {
 		c.addRates(&v, now)
@@ -348,8 +346,9 @@ const (
 	againShown = 5 * time.Second
 )
 
-// settle sets what of a worker depends on the time, its devices and the job.
-func (c *Collector) settle(v *View, w *Worker, now time.Time) {
+// adjust sets the phase of a worker, which also depends on the time, its devices and the job, and hides
+// what is no longer worth showing.
+func (c *Collector) adjust(v *View, w *Worker, now time.Time) {
 	still := slices.ContainsFunc(v.DevicesOf(*w), func(d Device) bool { return d.Pace == 0 })
 	switch {
 	case still && w.Phase.HasRecords(), (still || c.paused) && w.Phase == PhaseWaiting:
@@ -381,10 +380,9 @@ func (c *Collector) addRates(v *View, now time.Time) {
 		v.Devices[i].Rate = v.Devices[i].work.rate(now)
 	}
 	size, _ := v.Size()
-	if v.Rate > 0 && c.work.settled(now) && size >= 0 && v.Phase == PhaseRunning &&
+	if v.Rate > 0 && c.work.steady(now) && size >= 0 && v.Phase == PhaseRunning &&
 		!v.AllIn(PhaseHeld) && !v.AllIn(PhasePaused) {
-		eta := float64(max(0, size-v.Reached())) / v.Rate
-		v.ETA = &eta
+		v.ETA = new(float64(max(0, size-v.Reached())) / v.Rate)
 	}
 }
 

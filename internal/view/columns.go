@@ -43,7 +43,7 @@ func (h *history) show() History {
 		}
 		before := h.earlier(i)
 		elapsed := p.at().Sub(before.at())
-		shown.Done[i], shown.Failed[i], shown.Rate[i] = &p.Done, &p.Failed, pointer(rate(p.Done-before.Done, elapsed))
+		shown.Done[i], shown.Failed[i], shown.Rate[i] = &p.Done, &p.Failed, new(rate(p.Done-before.Done, elapsed))
 		for d := range shown.Devices {
 			column, now, then := &shown.Devices[d], p.device(d), before.device(d)
 			column.Pace[i], column.Temperature[i], column.Utilization[i], column.Memory[i], column.Power[i] = now[1], now[2], now[3], now[4], now[5]
@@ -53,7 +53,7 @@ func (h *history) show() History {
 			if then[0] == nil {
 				then = now
 			}
-			column.Rate[i] = pointer(rate(int64(*now[0]-*then[0]), elapsed))
+			column.Rate[i] = new(rate(int64(*now[0]-*then[0]), elapsed))
 		}
 	}
 	return shown
@@ -70,13 +70,3 @@ func (h *history) earlier(i int) point {
 	}
 	return h.points[first]
 }
-
-// before returns the point before the one at i, or that one if it is the first of its run.
-func (h *history) before(i int) point {
-	if i == 0 || h.points[i-1].Gap {
-		return h.points[i]
-	}
-	return h.points[i-1]
-}
-
-func pointer[T any](value T) *T { return &value }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/orchestrator"
@@ -11,6 +12,7 @@ type course struct {
 	history  history
 	timeline timeline
 	disk     *disk // nil: not kept, or the job has ended
+	changed  bool  // since it was saved
 }
 
 // begin continues the course of earlier runs in a job folder; "" keeps it in memory only.
@@ -21,34 +23,34 @@ func (c *course) begin(folder string) {
 	c.history, c.timeline = load(folder)
 	c.history.interrupt()
 	c.disk = openDisk(folder)
-	c.disk.rewrite(&c.history, &c.timeline)
 }
 
 // add adds a point.
 func (c *course) add(p point) {
-	thinned := c.history.add(p)
-	c.keep(line{Point: &p}, thinned)
+	c.history.add(p)
+	c.changed = true
 }
 
-// note adds what an event means to the timeline. After the last event nothing is kept.
-func (c *course) note(event orchestrator.Event, now time.Time) {
+// addEvent adds what an event means to the timeline, and saves the course if it is time. After the
+// last event nothing is saved.
+func (c *course) addEvent(event orchestrator.Event, now time.Time) {
 	for _, m := range moments(event, now) {
-		m = c.timeline.add(m)
-		c.keep(line{Moment: &m}, false)
+		c.timeline.add(m)
+		c.changed = true
 	}
-	if _, last := event.(orchestrator.Finished); last && c.disk != nil {
-		c.disk.close()
-		c.disk = nil
-	}
-}
-
-// keep writes a line, or all of them if the file no longer fits.
-func (c *course) keep(l line, thinned bool) {
+	_, last := event.(orchestrator.Finished)
 	switch d := c.disk; {
 	case d == nil:
-	case thinned || d.stale || d.lines >= maxLines || d.columns != len(c.history.names):
-		d.rewrite(&c.history, &c.timeline)
-	default:
-		d.append(l)
+	case last:
+		d.close(c.document())
+		c.disk = nil
+	case c.changed && now.Sub(d.saved) >= saveInterval && len(d.work) == 0: // otherwise the disk is slow
+		d.work <- c.document()
+		d.saved, c.changed = now, false
 	}
+}
+
+// document returns a copy for the disk.
+func (c *course) document() document {
+	return document{c.history.interval, slices.Clone(c.history.names), slices.Clone(c.history.points), slices.Clone(c.timeline.moments)}
 }

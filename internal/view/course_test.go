@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,7 +43,7 @@ func flush(t *testing.T, c *Collector) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.course.disk.close()
+	c.course.disk.close(c.course.document())
 	select {
 	case <-c.course.disk.ended:
 	case <-time.After(10 * time.Second):
@@ -53,19 +52,10 @@ func flush(t *testing.T, c *Collector) {
 	c.course.disk = nil
 }
 
-// The next run shows the earlier ones, also after a kill in the middle of a line, with a
-// gap between them and with the devices of all runs.
+// The next run shows the earlier ones, with a gap between them and with the devices of all runs.
 func TestCourseSurvivesKills(t *testing.T) {
 	clock, dir := newClock(), t.TempDir()
 	runFor(t, clock, dir, 1, time.Minute)
-	path := filepath.Join(dir, historyFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data[:len(data)-7], 0o600); err != nil { // the kill
-		t.Fatal(err)
-	}
 	clock.pass(time.Hour)
 	second := runFor(t, clock, dir, 2, time.Minute)
 	history := second.History()
@@ -92,6 +82,27 @@ func TestCourseSurvivesKills(t *testing.T) {
 	}
 }
 
+// A kill loses at most saveInterval, without a chance to save.
+func TestCourseIsSavedAsItRuns(t *testing.T) {
+	clock, dir := newClock(), t.TempDir()
+	collector := NewCollector(func() time.Time { return clock.now })
+	planned := plan(100, 1)
+	planned.Folder = dir
+	collector.Event(planned)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		clock.pass(saveInterval)
+		at := clock.now
+		collector.Event(orchestrator.Progress{Total: 100})
+		time.Sleep(10 * time.Millisecond) // for a disk that is busy
+		if h, _ := load(dir); len(h.points) > 1 && at.Sub(h.points[len(h.points)-1].at()) <= saveInterval {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the course was not saved")
+		}
+	}
+}
+
 // Neither the file nor what is written to it grows with the length of the job.
 func TestCourseIsBounded(t *testing.T) {
 	clock, dir := newClock(), t.TempDir()
@@ -100,10 +111,11 @@ func TestCourseIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := bytes.Count(data, []byte("\n")); lines > maxLines || lines < maxPoints/2 || len(data) > 1<<20 {
-		t.Errorf("%d lines and %d bytes after 24 hours of 8 GPUs", lines, len(data))
+	first, _ := load(dir)
+	if n := len(first.points); n > maxPoints || n < maxPoints/2 || len(data) > 1<<20 {
+		t.Errorf("%d points and %d bytes after 24 hours of 8 GPUs", n, len(data))
 	}
-	if first, _ := load(dir); first.points[0].at().Sub(clock.now) > -23*time.Hour {
+	if first.points[0].at().Sub(clock.now) > -23*time.Hour {
 		t.Errorf("the history starts only at %v, and the job at %v", first.points[0].at(), clock.now.Add(-24*time.Hour))
 	}
 	clock.pass(time.Minute)
@@ -115,8 +127,9 @@ func TestCourseIsBounded(t *testing.T) {
 // A damaged or hostile file costs the history, not the job.
 func TestCourseOfDamagedFile(t *testing.T) {
 	for name, content := range map[string]string{
-		"empty": "", "garbage": "\x00\xff{]\n\n{}\n", "numbers": `{"point":{"t":1e300}}` + "\n" + `{"point":{"t":5,"devices":[[null,null,null,null,null,null]]}}` + "\n",
-		"no columns": `{"point":{"t":1,"devices":[[1,1,1,1,1,1],[2,2,2,2,2,2]]}}` + "\n",
+		"empty": "", "garbage": "\x00\xff{]\n\n{}\n", "cut": `{"devices":["GPU 0"],"points":[{"t":1},{"t`,
+		"numbers": `{"points":[{"t":1e300}]}`, "nulls": `{"points":[{"t":5,"devices":[[null,null,null,null,null,null]]}]}`,
+		"no columns": `{"points":[{"t":1,"devices":[[1,1,1,1,1,1],[2,2,2,2,2,2]]}]}`,
 	} {
 		clock, dir := newClock(), t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, historyFile), []byte(content), 0o600); err != nil {
@@ -158,7 +171,7 @@ func TestTimeline(t *testing.T) {
 		c.Event(orchestrator.DeviceEvent{Kind: kind, Device: "GPU 0", Temperature: gpu.Some(88)})
 	}
 	c.Event(orchestrator.DeviceEvent{Kind: gpu.Clocks, Device: "GPU 0", Pace: 1, Clocks: 1 << 2})
-	c.Event(orchestrator.WorkersScaled{ScalingReport: orchestrator.ScalingReport{Device: "GPU 0", Workers: 2, Reason: "31 % faster"}, From: 1})
+	c.Event(orchestrator.WorkersScaled{ScalingReport: orchestrator.ScalingReport{Device: "GPU 0", Workers: 2, Reason: "31% faster"}, From: 1})
 	c.Event(orchestrator.WorkerStarted{Slot: 7, Device: "GPU 0 #2", PID: 1})
 	if workers := c.View().Workers; len(workers) != 2 || workers[1].Name != "GPU 0 #2" || workers[1].Device != "GPU 0" {
 		t.Errorf("workers: %+v", workers)
@@ -175,9 +188,9 @@ func TestTimeline(t *testing.T) {
 	want := []short{
 		{momentRun, "started with 1 worker", 0}, {momentReady, "2 workers ready", 2},
 		{momentRetry, "4 batches computed again", 4}, {momentRetry, "1 batch computed again", 1},
-		{momentLost, "killed by signal 9; starting another worker", 0}, {momentSlowed, "slowed to 50 % at 84°C", 0},
+		{momentLost, "killed by signal 9; starting another worker", 0}, {momentSlowed, "slowed to 50% at 84°C", 0},
 		{momentSlowed, "paused at 88°C", 0}, {momentSlowed, "lowers its own clocks: sw_power_cap", 0},
-		{momentScaled, "2 workers, 31 % faster", 0},
+		{momentScaled, "2 workers, 31% faster", 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

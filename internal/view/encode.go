@@ -7,7 +7,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// EventsVersion is that of the schema of events. Events gain members without a new version;
+// EventsVersion is the version of the schema of events. Events gain members without a new version;
 // a member that is removed, or whose meaning changes, needs one.
 const EventsVersion = 1
 

@@ -41,15 +41,15 @@ func (g *growth) rate(now time.Time) float64 {
 	if len(g.samples) < 2 {
 		return 0
 	}
-	if !g.settled(g.shownAt) || now.Sub(g.shownAt) >= growthShown {
+	if !g.steady(g.shownAt) || now.Sub(g.shownAt) >= growthShown {
 		first, last := g.samples[0], g.samples[len(g.samples)-1]
 		g.shown, g.shownAt = rate(last.n-first.n, now.Sub(first.at)), now
 	}
 	return g.shown
 }
 
-// settled reports whether the rate is meaningful yet: the first batches arrive late, or all at
+// steady reports whether the rate is meaningful yet: the first batches arrive late, or all at
 // once.
-func (g *growth) settled(now time.Time) bool {
+func (g *growth) steady(now time.Time) bool {
 	return len(g.samples) > 1 && now.Sub(g.samples[0].at) >= growthShown
 }

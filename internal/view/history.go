@@ -36,11 +36,9 @@ func (p point) device(i int) (f figures) {
 }
 
 func figuresOf(d Device) figures {
-	records := float64(d.Records)
-	f := figures{&records, &d.Pace, Number(d.Temperature), Number(d.Utilization), nil, Number(d.Power)}
+	f := figures{new(float64(d.Records)), &d.Pace, Number(d.Temperature), Number(d.Utilization), nil, Number(d.Power)}
 	if m, ok := d.Memory.Get(); ok {
-		used := float64(m.Used)
-		f[4] = &used
+		f[4] = new(float64(m.Used))
 	}
 	return f
 }
@@ -51,8 +49,7 @@ func Number[T ~int | ~uint64 | ~float64](o gpu.Optional[T]) *float64 {
 	if !ok {
 		return nil
 	}
-	n := float64(value)
-	return &n
+	return new(float64(value))
 }
 
 // history keeps points at growing intervals, also those of earlier runs.
@@ -85,9 +82,9 @@ func (h *history) due(now time.Time) bool {
 	return n == 0 || now.Sub(h.points[n-1].at()) >= max(h.interval, time.Second)
 }
 
-// add adds a point and reports whether it has thinned out the others.
-func (h *history) add(p point) (thinned bool) {
-	if thinned = len(h.points) >= maxPoints; thinned {
+// add adds a point; if there are too many, it thins out the others.
+func (h *history) add(p point) {
+	if len(h.points) >= maxPoints {
 		kept := h.points[:0]
 		for i, p := range h.points {
 			if i%2 == 0 || p.Gap {
@@ -99,7 +96,6 @@ func (h *history) add(p point) (thinned bool) {
 		h.interval = 2 * max(h.interval, time.Second)
 	}
 	h.points = append(h.points, p)
-	return thinned
 }
 
 // rate is never negative: a chunk may be started again after its worker was lost.

@@ -69,9 +69,9 @@ func Record(s orchestrator.Status) Recorded {
 
 // computed is how long the job's runs took together.
 func (h *history) computed() (d time.Duration) {
-	for i := range h.points {
-		if !h.points[i].Gap {
-			d += h.points[i].at().Sub(h.before(i).at())
+	for i, p := range h.points {
+		if i > 0 && !p.Gap && !h.points[i-1].Gap {
+			d += p.at().Sub(h.points[i-1].at())
 		}
 	}
 	return d
@@ -116,7 +116,7 @@ func recordedStrip(s orchestrator.Status) strip {
 
 var errEnough = errors.New("enough failures")
 
-// readFailures takes examples and the positions of failed records. A damaged file, or one
+// readFailures reads examples and the positions of failed records. A damaged file, or one
 // that another process is writing to, ends the list.
 func (r *Recorded) readFailures(s orchestrator.Status, cells *strip) {
 	seen, read := make(map[string]int), 0

@@ -1,8 +1,6 @@
 package view
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,25 +44,25 @@ const (
 	momentSpan = time.Minute
 )
 
-// counted are the texts of moments with a count: for one, and for more.
+// counted are the texts of moments with a count: what is counted, and what happened to it.
 var counted = map[string][2]string{
-	momentReady:   {"%d worker ready", "%d workers ready"},
-	momentRestart: {"%d kernel process restarted", "%d kernel processes restarted"},
-	momentRetry:   {"%d batch computed again", "%d batches computed again"},
+	momentReady:   {"worker", " ready"},
+	momentRestart: {"kernel process", " restarted"},
+	momentRetry:   {"batch", " computed again"},
 }
 
 // describe sets the text of a moment with a count.
 func (m *Moment) describe() {
 	if texts, ok := counted[m.Kind]; ok {
-		m.Text = fmt.Sprintf(texts[min(m.Count, 2)-1], m.Count)
+		m.Text = Plural(m.Count, texts[0]) + texts[1]
 	}
 }
 
 // timeline keeps the moments of a job, oldest first.
 type timeline struct{ moments []Moment }
 
-// add adds a moment and returns it as it is now kept: one with a count may join another.
-func (t *timeline) add(m Moment) Moment {
+// add adds a moment; one with a count may join another.
+func (t *timeline) add(m Moment) {
 	for i := len(t.moments) - 1; m.Count > 0 && i >= 0 && m.Time.Sub(t.moments[i].Time) < momentSpan; i-- {
 		known := &t.moments[i]
 		if known.Kind == momentRun {
@@ -73,7 +71,7 @@ func (t *timeline) add(m Moment) Moment {
 		if known.Kind == m.Kind && known.Device == m.Device {
 			known.Count += m.Count
 			known.describe()
-			return *known
+			return
 		}
 	}
 	m.describe()
@@ -81,7 +79,6 @@ func (t *timeline) add(m Moment) Moment {
 	if len(t.moments) > maxMoments {
 		t.thin()
 	}
-	return m
 }
 
 // thin drops the older half, except the beginnings of the last runs.
@@ -101,17 +98,14 @@ func (t *timeline) show() []Moment { return append([]Moment{}, t.moments...) }
 
 // moments returns what an event adds to the timeline.
 func moments(event orchestrator.Event, now time.Time) []Moment {
-	one := func(kind, device, format string, args ...any) []Moment {
-		return []Moment{{Time: now, Kind: kind, Device: device, Text: fmt.Sprintf(format, args...)}}
+	one := func(kind, device, text string) []Moment {
+		return []Moment{{Time: now, Kind: kind, Device: device, Text: text}}
 	}
 	switch e := event.(type) {
 	case orchestrator.Planned:
-		if n := len(e.Plan.Slots); n != 1 {
-			return one(momentRun, "", "started with %d workers", n)
-		}
-		return one(momentRun, "", "started with 1 worker")
+		return one(momentRun, "", "started with "+Plural(int64(len(e.Plan.Slots)), "worker"))
 	case orchestrator.Resuming:
-		return one(momentRun, "", "resumed: earlier runs have done %d records", e.Done)
+		return one(momentRun, "", "resumed: earlier runs have done "+Plural(e.Done, "record"))
 	case orchestrator.WorkerReady:
 		return []Moment{{Time: now, Kind: momentReady, Count: 1}}
 	case orchestrator.WorkerLeft:
@@ -120,7 +114,7 @@ func moments(event orchestrator.Event, now time.Time) []Moment {
 		return repeats(e, now)
 	case orchestrator.Finished:
 		if e.Report.Stop != nil {
-			return one(momentStopping, "", "%s", e.Report.Stop.Message)
+			return one(momentStopping, "", e.Report.Stop.Message)
 		}
 		return one(momentFinished, "", "finished")
 	}
@@ -141,18 +135,4 @@ func repeats(e orchestrator.ChunkDone, now time.Time) (list []Moment) {
 		list = append(list, Moment{Time: now, Kind: momentRetry, Count: n}) // of all devices: there may be many
 	}
 	return list
-}
-
-// sameMoment reports whether b is a later version of a.
-func sameMoment(a, b Moment) bool {
-	return a.Time.Equal(b.Time) && a.Kind == b.Kind && a.Device == b.Device
-}
-
-// put adds a moment that was read from a file, or replaces its earlier version.
-func (t *timeline) put(m Moment) {
-	if i := slices.IndexFunc(t.moments, func(known Moment) bool { return sameMoment(known, m) }); i >= 0 {
-		t.moments[i] = m
-		return
-	}
-	t.moments = append(t.moments, m)
 }

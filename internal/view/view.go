@@ -67,7 +67,7 @@ type View struct {
 	Strip     Strip              `json:"strip"`
 	// Timeline is what happened besides progress, oldest first, also in earlier runs.
 	Timeline []Moment `json:"timeline"`
-	// Report is that of the ended job.
+	// Report is set once the job has ended.
 	Report *orchestrator.Report `json:"report,omitempty"`
 }
 
@@ -78,7 +78,7 @@ func New(p Phase) View {
 	}
 }
 
-// end takes the counts of a report.
+// end sets the counts of a report.
 func (v *View) end(report *orchestrator.Report) {
 	v.Phase, v.Report, v.Answers = PhaseEnded, report, report.Answers
 	if v.Total = report.In; report.Uncounted {

@@ -58,12 +58,12 @@ func deviceWords(e orchestrator.DeviceEvent) (kind, text string) {
 	if celsius, known := e.Temperature.Get(); known {
 		at = fmt.Sprintf(" at %d°C", celsius)
 	}
-	speed := fmt.Sprintf("%.0f %%", 100*e.Pace)
+	speed := fmt.Sprintf("%.0f%%", 100*e.Pace)
 	switch kind = momentSlowed; {
 	case e.Kind == gpu.Throttle && e.Pace > 0:
 		text = "slowed to " + speed + at
 		if percent, known := e.Memory.Get(); known && percent >= 85 {
-			text += fmt.Sprintf(", with %.0f %% of its memory used by others", percent)
+			text += fmt.Sprintf(", with %.0f%% of its memory used by others", percent)
 		}
 	case e.Kind == gpu.BecameCritical && e.Pace == 0:
 		text = "paused" + at
@@ -100,8 +100,11 @@ func deviceWords(e orchestrator.DeviceEvent) (kind, text string) {
 
 // Plural is a number of things: "1 record", "2,000 records".
 func Plural(n int64, noun string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + noun
+	case strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "ss"):
+		noun += "e"
 	}
 	return Count(n) + " " + noun + "s"
 }

@@ -53,7 +53,7 @@ type Setup struct {
 	LogLevel string  `json:"log_level,omitempty"`
 	Records  Records `json:"records"`
 	Fetch    Fetch   `json:"fetch,omitzero"`
-	// Layout is that of the columns, if it is known.
+	// Layout describes the columns, if it is known.
 	Layout *columns.Layout `json:"layout,omitempty"`
 	// Programs are the kernel's files as the orchestrator has read them, so that each
 	// worker need not read them again.
@@ -77,7 +77,7 @@ type Program struct {
 	Sum   string `json:"sum"`
 }
 
-// Python configures Python kernels; see plugins.PythonOptions.
+// Python configures Python kernels; see resolve.PythonOptions.
 type Python struct {
 	Interpreter string `json:"interpreter,omitempty"`
 	IOWorkers   int    `json:"io_workers,omitempty"`
@@ -119,21 +119,22 @@ type Fetch struct {
 	// the folder of the input files, or Dir for a stream. If the inputs are in different
 	// folders, there is none, and paths fail their records.
 	Root string `json:"root,omitempty"`
-	// MaxBytes is the most that a file may have; default 64 MiB. A larger one fails its
-	// record.
+	// MaxBytes is the most that a file may have, after decompression; default 64 MiB. A larger one
+	// fails its record.
 	MaxBytes int64 `json:"max_bytes,omitempty"`
 	// Concurrency is how many files each worker fetches at a time, default 64; PerHost is
 	// how many of them from one host, default 32.
 	Concurrency int `json:"concurrency,omitempty"`
 	PerHost     int `json:"per_host,omitempty"`
-	// Timeout is how long a file may take, with retries; default 1m.
+	// Timeout is how long a file may take, with retries; default 1m. Time in which a fetch waits for
+	// room in memory does not count.
 	Timeout time.Duration `json:"timeout,omitzero"`
 	// Retries is how often a fetch is retried after a failure that may pass; default 4,
 	// negative for never.
 	Retries int `json:"retries,omitempty"`
-	// AllowPrivate permits URLs of addresses that are not public, and proxies. By default
-	// they are refused, because records could otherwise make a worker read what only its host
-	// can reach.
+	// AllowPrivate permits URLs of addresses that are not public, and a proxy that the environment
+	// names. By default they are refused, because records could otherwise make a worker read what only
+	// its host can reach; a proxy resolves names itself, so that its addresses cannot be checked.
 	AllowPrivate bool `json:"allow_private,omitempty"`
 }
 

@@ -37,41 +37,43 @@ import (
 // Message is one message: exactly one member is set.
 type Message struct {
 	// To the worker.
-	Setup    *Setup    `json:"setup,omitempty"`
-	Assign   *Assign   `json:"assign,omitempty"`
-	Stop     *Stop     `json:"stop,omitempty"`
-	Draining *Draining `json:"draining,omitempty"`
-	Pace     *Pace     `json:"pace,omitempty"`
-	Sharing  *Sharing  `json:"sharing,omitempty"`
-	Trim     *Trim     `json:"trim,omitempty"`
-	Renew    *Renew    `json:"renew,omitempty"`
-	End      *End      `json:"end,omitempty"`
+	Setup  *Setup  `json:"setup,omitempty"`
+	Assign *Assign `json:"assign,omitempty"`
+	Stop   *Stop   `json:"stop,omitempty"`
+	// Draining: the job comes to its end. From now on, the worker should not queue batches at its
+	// kernel that another worker could compute.
+	Draining bool     `json:"draining,omitempty"`
+	Pace     *Pace    `json:"pace,omitempty"`
+	Sharing  *Sharing `json:"sharing,omitempty"`
+	// Trim asks the worker's kernel to release unused device memory after the current batch,
+	// or immediately if it is idle.
+	Trim  bool   `json:"trim,omitempty"`
+	Renew *Renew `json:"renew,omitempty"`
+	// End: no chunk follows. The worker closes the kernel and exits.
+	End bool `json:"end,omitempty"`
 
-	// In both directions.
-	Layout *Layout `json:"layout,omitempty"`
+	// Layout, in both directions, describes the rows of a job with columns. A worker proposes one,
+	// with its first successful batch, and waits for the orchestrator's answer: the layout of the
+	// job, which the first proposal has fixed.
+	Layout *columns.Layout `json:"layout,omitempty"`
 
 	// To the orchestrator.
-	Ready            *Ready            `json:"ready,omitempty"`
-	Progress         *Progress         `json:"progress,omitempty"`
-	Search           *Search           `json:"search,omitempty"`
-	Suspect          *Suspect          `json:"suspect,omitempty"`
-	Holding          *Holding          `json:"holding,omitempty"`
-	Warned           *Warned           `json:"warned,omitempty"`
-	ReadComplete     *ReadComplete     `json:"read_complete,omitempty"`
-	ReturnPrefetched *ReturnPrefetched `json:"return_prefetched,omitempty"`
-	Remainder        *Remainder        `json:"remainder,omitempty"`
-	Spent            *Spent            `json:"spent,omitempty"`
-	Done             *Done             `json:"done,omitempty"`
-	Failed           *Failed           `json:"failed,omitempty"`
-	Trimmed          *Trimmed          `json:"trimmed,omitempty"`
-	Alive            *Alive            `json:"alive,omitempty"`
-}
-
-// Layout is what the rows of a job with columns look like. A worker proposes one, with its
-// first successful batch, and waits for the orchestrator's answer: the layout of the job,
-// which the first proposal has fixed.
-type Layout struct {
-	Layout columns.Layout `json:"layout"`
+	Ready        *Ready        `json:"ready,omitempty"`
+	Progress     *Progress     `json:"progress,omitempty"`
+	Search       *Search       `json:"search,omitempty"`
+	Suspect      *Suspect      `json:"suspect,omitempty"`
+	Holding      *Holding      `json:"holding,omitempty"`
+	Warned       *Warned       `json:"warned,omitempty"`
+	ReadComplete *ReadComplete `json:"read_complete,omitempty"`
+	// ReturnPrefetched returns the prefetched chunk untouched: the worker will not reach it soon.
+	ReturnPrefetched bool       `json:"return_prefetched,omitempty"`
+	Remainder        *Remainder `json:"remainder,omitempty"`
+	Spent            *Spent     `json:"spent,omitempty"`
+	Done             *Done      `json:"done,omitempty"`
+	Failed           *Failed    `json:"failed,omitempty"`
+	Trimmed          *Trimmed   `json:"trimmed,omitempty"`
+	// Alive is a heartbeat, sent when there is nothing else to send.
+	Alive bool `json:"alive,omitempty"`
 }
 
 // Assign gives the worker a chunk.
@@ -107,10 +109,6 @@ type Stop struct {
 	Drain time.Duration `json:"drain,omitempty"`
 }
 
-// Draining means that the job comes to its end: from now on, the worker should not queue batches
-// at its kernel that another worker could compute.
-type Draining struct{}
-
 // Pace sets how fast the worker may compute from now on.
 type Pace struct {
 	// Share is the share of time in which it may compute: 1 is all of it, 0 pauses it
@@ -128,10 +126,6 @@ type Sharing struct {
 	Added bool `json:"added"`
 }
 
-// Trim asks the worker's kernel to release unused device memory after the current batch,
-// or immediately if it is idle.
-type Trim struct{}
-
 // Trimmed is the response to Trim. It may arrive between any other messages.
 type Trimmed struct {
 	// Fault explains why no memory was released; nil on success.
@@ -145,9 +139,6 @@ type Renew struct {
 	Figures string `json:"figures,omitempty"`
 	Spend   Spend  `json:"spend,omitzero"`
 }
-
-// End means that no chunk follows: close the kernel and exit.
-type End struct{}
 
 // Ready means that the kernel is open, or described.
 type Ready struct {
@@ -247,9 +238,6 @@ type ReadComplete struct {
 	Chunk int64 `json:"chunk"` // Assign.ID
 }
 
-// ReturnPrefetched returns the prefetched chunk untouched: the worker will not reach it soon.
-type ReturnPrefetched struct{}
-
 // Remainder is the response to Stop from a worker with batches in flight: the remainder that it
 // will not compute, so that others can start on it at once. Done then omits it. Without
 // records, it means that there is nothing to share.
@@ -319,6 +307,3 @@ type Failed struct {
 	// Sources are as in Done: a changed one may be the cause.
 	Sources []Source `json:"sources,omitempty"`
 }
-
-// Alive is a heartbeat, sent when there is nothing else to send.
-type Alive struct{}

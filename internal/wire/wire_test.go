@@ -21,9 +21,7 @@ func samples() []Message {
 	message := reflect.TypeFor[Message]()
 	for i := range message.NumField() {
 		var m Message
-		field := reflect.ValueOf(&m).Elem().Field(i)
-		field.Set(reflect.New(field.Type().Elem()))
-		fill(field.Elem(), i+1)
+		fill(reflect.ValueOf(&m).Elem().Field(i), i+1)
 		list = append(list, m)
 	}
 	return append(list, Message{Done: &Done{Rest: &rest}}, Message{Done: &Done{}})

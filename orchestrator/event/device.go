@@ -49,8 +49,8 @@ func (DeviceSample) EventName() string { return "device_sample" }
 // NewDeviceEvent returns a monitor's event.
 func NewDeviceEvent(e gpu.Event) DeviceEvent {
 	return DeviceEvent{
-		Kind: e.Kind, Device: e.Device.String(), From: e.From, To: e.To, Pace: e.Pace,
-		Temperature: e.Temperature, Memory: e.Memory, Clocks: e.Clocks, ECCUncorrected: e.ECCUncorrected, Problem: e.Problem,
+		Kind: e.Kind, Device: e.Device.String(), From: e.From, To: e.State, Pace: e.Pace,
+		Temperature: e.Temperature(), Memory: e.MemoryPercent, Clocks: e.Clocks, ECCUncorrected: e.Total.ECCUncorrected, Problem: e.Problem,
 	}
 }
 

@@ -66,7 +66,7 @@ type ScalingReport struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// String returns a line for people: "GPU 0: 6 workers, 8 brought 2 %".
+// String returns a line for people: "GPU 0: 6 workers, 8 brought 2%".
 func (r ScalingReport) String() string {
 	text := fmt.Sprintf("%s: %d workers", r.Device, r.Workers)
 	if r.Workers == 1 {

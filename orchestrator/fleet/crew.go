@@ -33,7 +33,8 @@ func (c *crew) startAll(slots []event.Slot) {
 
 // start runs a slot until no work remains for it.
 func (c *crew) start(m *member) *slotRun {
-	run := &slotRun{fleet: c.fleet, slot: m.slot, member: m, useful: true, dismissed: make(chan struct{})}
+	run := &slotRun{fleet: c.fleet, slot: m.slot, member: m, back: comeback{useful: true}}
+	run.stays, run.dismiss = context.WithCancel(context.WithoutCancel(c.ctx))
 	c.slots.Add(1)
 	c.group.Go(func() error {
 		defer func() {
@@ -70,7 +71,7 @@ func (c *crew) Progress() (done, total int64) {
 
 func (c *crew) Health(device string) (gpu.Health, bool)    { return c.fleet.monitor.health(device) }
 func (c *crew) IsSick(device string) bool                  { return c.fleet.suspects.isSick(device) }
-func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.Done }
+func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.Open.Done() }
 func (c *crew) Share(of func(event.Slot) bool, added bool) { c.fleet.roster.setSharing(of, added) }
 
 func (c *crew) Hungry() bool {

@@ -28,11 +28,11 @@ func (s *session) progress(p wire.Progress) {
 	s.fleet.Emit(event.Progress{
 		Slot: s.slot.Number, Device: s.slot.Name, Chunk: current.done, Records: current.Chunk.Records,
 		Job: job, Answers: answers, Ahead: max(0, l.kept-current.done.Records),
-		Held: l.size, Computed: s.member.computedRecords(), Awaits: p.Awaits,
+		Held: l.size, Computed: s.member.computed(), Awaits: p.Awaits,
 		Total: s.fleet.ledger.total(), Estimate: s.fleet.ledger.estimate(), Usage: s.fleet.Usage(), Latency: p.Latency,
 	})
 	s.fleet.checkFailures()
-	s.fleet.monitor.noteMemory(s.slot, p.Memory)
+	s.fleet.monitor.setMemory(s.slot, p.Memory)
 }
 
 // errNotGiven: there is a bug in the worker.
@@ -56,7 +56,7 @@ func (s *session) handBack(left wire.Remainder) error {
 	return err
 }
 
-// finishTask takes the result of a queue.Task, or of its beginning. Afterwards there is no current
+// finishTask handles the result of a task, or of its beginning. Afterwards there is no current
 // task if that one has ended.
 func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool, err error) {
 	s.fleet.answered.Store(true)
@@ -65,7 +65,7 @@ func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool,
 		s.hand.current = nil
 		return s.of.handleLoss(ctx, &t, e, true)
 	}
-	s.fleet.warn(s.slot, done.Warnings)
+	s.fleet.notices.warn(s.slot, done.Warnings)
 	h := s.hand.find(done.Chunk)
 	if h == nil {
 		return false, errNotGiven
@@ -90,18 +90,18 @@ func (s *session) finishTask(ctx context.Context, done wire.Done) (retired bool,
 	case done.Continues:
 		s.begin()
 	default:
-		s.prefetch(ctx)
+		s.prefetch()
 	}
 	return false, nil
 }
 
-// deliver takes a finished segment and requeues the rest of the queue.Task, unless the worker
+// deliver books a finished segment and requeues the rest of the task, unless the worker
 // continues with it. held is how many records the worker had.
 func (s *session) deliver(ctx context.Context, h *heldTask, done wire.Done, held int64) error {
 	again := done.Elsewhere != nil && s.of.makeRoom(ctx, h.exits) // on the same device
 	t, records := h.Task, done.Segment.Tally.Records
 	if records > 0 {
-		s.of.useful, s.of.vain = true, 0
+		s.of.back.useful, s.of.back.vain = true, 0
 	}
 	ahead := max(0, h.done.Records+h.ahead-records)
 	h.done, h.faulty = chunk.Counts{}, 0

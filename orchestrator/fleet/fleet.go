@@ -41,7 +41,7 @@ type Fleet struct {
 func New(o Options) *Fleet {
 	f := &Fleet{
 		Options: o, queue: queue.New(o.Source, o.Check), roster: newRoster(o.Registry, o.HandBack, o.Lane.Logged),
-		leader: newLayoutLeader(o), tuned: newTunedSizes(o.TunedFile),
+		leader: newLayoutLeader(o), tuned: newTunedSizes(o.TunedFile), notices: notices{emit: o.Emit},
 	}
 	f.ledger, f.crew = newLedger(o, f.roster), &crew{fleet: f}
 	f.suspects = &suspects{fleet: f, mu: &f.roster.mu, devices: make(map[string]*suspect)}
@@ -52,12 +52,8 @@ func New(o Options) *Fleet {
 	if o.Stagger {
 		f.stagger = newStagger()
 	}
-	f.scaler = scaler.New(f.crew, nil, scaler.Options{})
-	if o.Scaling != nil {
-		scaling := *o.Scaling
-		scaling.Cores, scaling.Emit = o.Process.Cores, o.Emit
-		f.scaler = scaler.New(f.crew, o.Slots, scaling)
-	}
+	o.Scaling.Cores, o.Scaling.Emit = o.Process.Cores, o.Emit
+	f.scaler = scaler.New(f.crew, o.Scaling)
 	return f
 }
 
@@ -100,30 +96,24 @@ func (f *Fleet) Reason() *fault.Error { return f.state.reason() }
 func (f *Fleet) Unfinished() bool        { return f.queue.Unfinished() }
 func (f *Fleet) Exhausted() *fault.Error { return f.roster.exhausted() }
 
-// Stuck returns the processes that cannot be killed.
-func (f *Fleet) Stuck() []proc.Stuck { return f.roster.stuck() }
-
 // Total returns the number of records, -1 while unknown.
 func (f *Fleet) Total() int64 { return f.ledger.total() }
-
-// SetAppended records what the output contains.
-func (f *Fleet) SetAppended(tally chunk.Tally) { f.ledger.setAppended(tally) }
 
 // Report is what a fleet has done.
 type Report struct {
 	Totals
-	Tally    chunk.Tally // what was delivered, including earlier runs
-	Appended chunk.Tally // the part of it that was in the output after the last commit
-	Workers  []event.WorkerReport
-	Scaling  []event.ScalingReport
-	Health   []gpu.Health // of the GPUs that were monitored
-	Opened   time.Time    // when the first kernel was open; zero if none was
+	Tally   chunk.Tally // what was delivered, including earlier runs
+	Workers []event.WorkerReport
+	Scaling []event.ScalingReport
+	Health  []gpu.Health // of the GPUs that were monitored
+	Opened  time.Time    // when the first kernel was open; zero if none was
+	Stuck   []proc.Stuck // processes that cannot be killed
 }
 
 // Close returns the report of an ended job, which leaves answers in its logs.
 func (f *Fleet) Close(answers int64) Report {
 	r := f.ledger.close(answers)
-	r.Scaling, r.Health = f.scaler.Report(), f.monitor.monitor.Status()
+	r.Scaling, r.Health, r.Stuck = f.scaler.Report(), f.monitor.monitor.Status(), f.roster.stuck()
 	return r
 }
 
@@ -171,7 +161,7 @@ func (f *Fleet) MarkRest(ctx context.Context, e *fault.Error, commit func(chunk.
 		f.Source.Release(c)
 		return commit(s)
 	}
-	for _, s := range f.suspects.takeAll() { // no device is left to compute them again
+	for _, s := range f.suspects.removeAll() { // no device is left to compute them again
 		if err := keep(s.task.Chunk, s.done.Segment); err != nil {
 			return err
 		}
@@ -184,23 +174,6 @@ func (f *Fleet) MarkRest(ctx context.Context, e *fault.Error, commit func(chunk.
 		}
 		return keep(t.Chunk, segment)
 	})
-}
-
-// awaitResume waits while the job is paused and work remains.
-func (f *Fleet) awaitResume(ctx context.Context) {
-	for {
-		resumed := f.Paused()
-		if resumed == nil {
-			return
-		}
-		select {
-		case <-resumed:
-		case <-f.queue.Done:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // Trim asks every kernel to free device memory that it caches but does not need, at its next
@@ -252,7 +225,7 @@ func (f *Fleet) chunkDone(r result, ahead, held int64) {
 	job, answers := f.ledger.counts()
 	f.Emit(event.ChunkDone{
 		Slot: slot.Number, Device: slot.Name, First: r.task.Chunk.First, Counts: segment.Tally,
-		Job: job, Answers: answers, Ahead: ahead, Held: held, Computed: r.member.computedRecords(),
+		Job: job, Answers: answers, Ahead: ahead, Held: held, Computed: r.member.computed(),
 		Total: f.ledger.total(), Estimate: f.ledger.estimate(), Stats: event.NewSegmentStats(r.done.Stats), Usage: f.Usage(),
 	})
 	finished := r.task.Chunk
@@ -269,24 +242,25 @@ func (f *Fleet) reportLeft(slot event.Slot) {
 // maxWarnings bounds the notices that kernels cause; the workers' logs have all of them.
 const maxWarnings = 5
 
-// warn shows what a kernel has to report although no record fails.
-func (f *Fleet) warn(slot event.Slot, list []string) {
-	for _, text := range list {
-		if f.notices.warnings.Load() < maxWarnings && f.notices.isNew(fault.Shape(text)) {
-			f.notices.warnings.Add(1)
-			f.Emit(event.Notice{Text: slot.Name + ": warning: " + text})
-		}
-	}
-}
-
 // notices are what the user is shown once, by a name or, for the warnings of kernels, by their
 // shape: workers that warn of the same thing are one notice.
 type notices struct {
+	emit     func(event.Event)
 	shown    sync.Map
 	warnings atomic.Int32
 }
 
-// isNew reports whether a notice is to be shown, and notes that it is.
+// warn shows what a kernel has to report although no record fails.
+func (n *notices) warn(slot event.Slot, list []string) {
+	for _, text := range list {
+		if n.warnings.Load() < maxWarnings && n.isNew(fault.Shape(text)) {
+			n.warnings.Add(1)
+			n.emit(event.Notice{Text: slot.Name + ": warning: " + text})
+		}
+	}
+}
+
+// isNew reports whether a notice is to be shown, and records that it is.
 func (n *notices) isNew(what string) bool {
 	_, shown := n.shown.LoadOrStore(what, true)
 	return !shown

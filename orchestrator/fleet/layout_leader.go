@@ -76,15 +76,15 @@ func (l *layoutLeader) await(ctx context.Context, first int64) {
 }
 
 // answer answers a worker's proposal. Its task begins with record first.
-func (l *layoutLeader) answer(ctx context.Context, w *process.Worker, first int64, proposal wire.Layout) *fault.Error {
+func (l *layoutLeader) answer(ctx context.Context, w *process.Worker, first int64, proposal columns.Layout) *fault.Error {
 	if l.known == nil {
 		return fault.Bug.Of(fault.Worker, "bug: a worker proposed a layout for a job without columns")
 	}
 	l.await(ctx, first)
-	fixed, err := l.decide(proposal.Layout)
+	fixed, err := l.decide(proposal)
 	if err != nil {
 		return err
 	}
-	w.Send(wire.Message{Layout: &wire.Layout{Layout: fixed}}) // if it fails, the worker has exited
+	w.Send(wire.Message{Layout: &fixed}) // if it fails, the worker has exited
 	return nil
 }

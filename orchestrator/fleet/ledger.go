@@ -22,7 +22,6 @@ type ledger struct {
 
 	totals   Totals
 	tally    chunk.Tally     // of everything that may be committed
-	appended chunk.Tally     // the part of tally that was in the output after the last commit
 	held     []chunk.Segment // finished, but not to be committed yet
 	reached  int64           // booked or kept at some time: logs outlive workers
 	kernel   judge.Case
@@ -110,24 +109,27 @@ func (l *ledger) hasResults() bool {
 func (l *ledger) progress(m *member, has load, p wire.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m.measured(has, p)
+	m.load = has
+	m.account.progress(p)
 	l.totals.addLatency(p.Latency)
 }
 
-// finish takes the result of a slot's queue.Task, unless it is suspended. Its segment is held until
+// finish books the result of a slot's task, unless it is suspended. Its segment is held until
 // release. has is what the slot's worker has besides. tuned: it does not search for its batch
 // size.
 func (l *ledger) finish(m *member, has load, done result, suspended bool) (tuned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m.finish(done.done, has)
+	has.size, has.done = 0, 0 // until its next task begins
+	m.load = has
+	m.account.finish(done.done)
 	if !suspended {
 		l.add(done)
 	}
-	return !m.tuning
+	return !m.account.tuning
 }
 
-// book takes the result of a task that was suspended.
+// book books the result of a task that was suspended.
 func (l *ledger) book(done result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,14 +151,14 @@ func (l *ledger) add(r result) {
 	}
 }
 
-// noteSick records a device that was retired.
-func (l *ledger) noteSick(d event.SickDevice) {
+// addSick records a device that was retired.
+func (l *ledger) addSick(d event.SickDevice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.totals.Sick = append(l.totals.Sick, d)
 }
 
-// hold takes a segment without a worker: a chunk that was given up.
+// hold books a segment without a worker: a chunk that was given up.
 func (l *ledger) hold(s chunk.Segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,13 +197,6 @@ func (l *ledger) commit(tally chunk.Tally) {
 	l.tally.Add(tally)
 }
 
-// setAppended records what the output contains.
-func (l *ledger) setAppended(tally chunk.Tally) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.appended = tally
-}
-
 // hear passes what a worker reports about its first records to the judge.
 func (l *ledger) hear(slot int, first *judge.First) {
 	l.mu.Lock()
@@ -228,11 +223,11 @@ func (l *ledger) close(answers int64) (r Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held, l.reached = nil, l.tally.Records+answers
-	r = Report{Totals: l.totals, Tally: l.tally, Appended: l.appended, Opened: l.roster.opened}
+	r = Report{Totals: l.totals, Tally: l.tally, Opened: l.roster.opened}
 	for _, m := range l.roster.members {
 		m.load = load{}
-		m.report.Close(time.Now())
-		r.Workers = append(r.Workers, m.report)
+		m.account.report.Close(time.Now())
+		r.Workers = append(r.Workers, m.account.report)
 	}
 	return r
 }

@@ -22,7 +22,7 @@ func counted(t *testing.T, records int64) *input.Source {
 	return source
 }
 
-// testLedger is that of a job of 1,000 records with two slots and batches of 10.
+// testLedger returns the ledger of a job of 1,000 records with two slots and batches of 10.
 func testLedger(t *testing.T) *ledger {
 	return ledgerOf(Options{Source: counted(t, 1000), Case: judge.Case{BatchSize: 10}, Slots: []event.Slot{{}, {}}})
 }

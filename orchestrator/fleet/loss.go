@@ -12,7 +12,7 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
-// handleLoss decides what a lost worker means for its queue.Task, its device and the job. t is nil
+// handleLoss decides what a lost worker means for its task, its device and the job. t is nil
 // if it had none. reported: the worker itself reported the cause. A worker that vanished may
 // have been killed by a record.
 func (s *slotRun) handleLoss(ctx context.Context, t *queue.Task, e *fault.Error, reported bool) (retired bool, err error) {
@@ -82,13 +82,14 @@ func (s *slotRun) reportLoss(e *fault.Error, retired bool) {
 		Slot: s.slot.Number, Device: s.slot.Name, Fault: e, Retired: retired,
 		NeedsReset: retired && s.member.needsReset(), Job: job, Answers: answers,
 	}
-	if !s.useful {
-		s.vain++
+	back := &s.back
+	if !back.useful {
+		back.vain++
 	}
-	if s.promised = false; retired && !lost.NeedsReset && s.fleet.queue.Continues(s.useful) {
-		lost.RetryAfter = judge.ProbeAfter(s.fleet.FirstProbe, s.probes+s.vain)
-		s.promised = s.useful && !s.fleet.roster.openedAt().IsZero() // otherwise the kernel may open nowhere
-		s.useful = false
+	if back.promised = false; retired && !lost.NeedsReset && s.fleet.queue.Continues(back.useful) {
+		lost.RetryAfter = back.after(s.fleet.FirstProbe)
+		back.promised = back.useful && !s.fleet.roster.openedAt().IsZero() // otherwise the kernel may open nowhere
+		back.useful = false
 	}
 	s.fleet.Emit(lost)
 }

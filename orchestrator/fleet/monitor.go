@@ -61,7 +61,7 @@ func gpusOf(slots []event.Slot) (devices []gpu.Device) {
 func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, o Options) (err error) {
 	self, options := os.Getpid(), *o.Monitor
 	options.Own = func(pid int) bool { return proc.IsDescendant(pid, self) }
-	options.OnSample, options.OnEvent = m.takeSamples, m.takeEvent
+	options.OnSample, options.OnEvent = m.onSamples, m.onEvent
 	options.OnLost = func(d gpu.Device) {
 		m.roster.retire(d, fault.GPULost.New("the driver reports %s: the GPU is lost", d))
 	}
@@ -76,15 +76,15 @@ func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices
 	return nil
 }
 
-// noteMemory passes the framework memory of a device to the monitor.
-func (m *deviceMonitor) noteMemory(slot event.Slot, memory *wire.FrameworkMemory) {
+// setMemory passes the framework memory of a device to the monitor.
+func (m *deviceMonitor) setMemory(slot event.Slot, memory *wire.FrameworkMemory) {
 	if memory != nil && len(slot.Devices) == 1 {
 		m.monitor.SetFrameworkMemory(slot.Devices[0], m.roster.addMemory(slot, *memory))
 	}
 }
 
-// takeSamples emits the devices' health and sets the workers' pace.
-func (m *deviceMonitor) takeSamples(all []gpu.Health) {
+// onSamples emits the devices' health and sets the workers' pace.
+func (m *deviceMonitor) onSamples(all []gpu.Health) {
 	paces := make(map[string]float64, len(all))
 	for _, h := range all {
 		paces[h.Device.String()] = h.Pace
@@ -97,9 +97,9 @@ func (m *deviceMonitor) takeSamples(all []gpu.Health) {
 	m.roster.setPaces(paces)
 }
 
-// takeEvent forwards a device's event. An overheated device hands back its chunks at
+// onEvent forwards a device's event. An overheated device hands back its chunks at
 // once, and one that was reset may be tried again.
-func (m *deviceMonitor) takeEvent(e gpu.Event) {
+func (m *deviceMonitor) onEvent(e gpu.Event) {
 	m.emit(event.NewDeviceEvent(e))
 	switch e.Kind {
 	case gpu.Reset:

@@ -13,20 +13,19 @@ import (
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
-	"github.com/gpurun/gpurun/orchestrator/queue"
 )
 
 // open starts a worker and waits until its kernel is open or no work remains for it.
-func (s *slotRun) open(abortCtx context.Context) *fault.Error {
-	ctx, cancel := queue.Until(abortCtx, s.fleet.queue.Done)
+func (s *slotRun) open(ctx context.Context) *fault.Error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ctx, cancel = queue.Until(ctx, s.dismissed)
-	defer cancel()
+	defer context.AfterFunc(s.fleet.queue.Open, cancel)()
+	defer context.AfterFunc(s.stays, cancel)()
 	s.staggerDone = s.fleet.stagger.begin(ctx)
 	if ctx.Err() != nil {
 		return fault.Interrupted.New("nothing left to do")
 	}
-	setup := s.setup()
+	setup := s.fleet.setup(s.slot)
 	key, started := process.Key(setup, s.slot.Pin), time.Now()
 	s.fleet.monitor.hold(s.slot)
 	if kept := s.fleet.Pool.Take(key, wire.Renew{Figures: setup.Figures, Spend: setup.Spend}); kept != nil {
@@ -59,7 +58,7 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 		return fault.As(fault.WorkerLost.Wrap(err))
 	}
 	s.begin(key, worker)
-	if s.probes == 0 && s.member.retiredBy() != nil { // while the worker was starting
+	if s.back.probes == 0 && s.member.retiredBy() != nil { // while the worker was starting
 		worker.Abandon()
 	}
 	message, err := worker.Receive(ctx, nil)
@@ -74,15 +73,15 @@ func (s *slotRun) open(abortCtx context.Context) *fault.Error {
 	return s.ready(message.Ready.Sources, started)
 }
 
-// setup is what the slot's next worker is told.
-func (s *slotRun) setup() wire.Setup {
-	setup := s.fleet.Process.Setup()
-	setup.Device = s.slot.Device()
-	s.fleet.tuned.apply(s.slot, &setup)
-	if records := &setup.Records; s.slot.Added && records.AutoBatch {
+// setup is what the next worker of a slot is told.
+func (f *Fleet) setup(slot event.Slot) wire.Setup {
+	setup := f.Process.Setup()
+	setup.Device = slot.Device()
+	f.tuned.apply(slot, &setup)
+	if records := &setup.Records; slot.Added && records.AutoBatch {
 		// It starts with what the search of an earlier worker has found: two searches on one device
 		// would disturb each other.
-		found := s.fleet.roster.work(s.slot.SharesDevice).BatchSize
+		found := f.roster.work(slot.SharesDevice).BatchSize
 		records.BatchSize, records.AutoBatch = cmp.Or(found, records.BatchSize), false
 	}
 	return setup
@@ -114,7 +113,7 @@ func (s *slotRun) ready(sources []wire.Source, started time.Time) *fault.Error {
 	}
 	s.opened = true
 	s.staggerDone(true)
-	s.probes = 0
+	s.back.probes = 0
 	took := time.Since(started)
 	s.member.ready(took)
 	s.fleet.ledger.excuse(s.slot.Number, false)
@@ -126,7 +125,7 @@ func (s *slotRun) ready(sources []wire.Source, started time.Time) *fault.Error {
 // whether it did.
 func (s *slotRun) park() bool {
 	pool := s.fleet.Pool
-	if pool == nil || s.session == nil || !s.opened || s.hasTasks() || s.left || !s.fleet.state.running() {
+	if pool == nil || s.session == nil || !s.opened || s.session.hasTasks() || s.left || !s.fleet.state.running() {
 		return false
 	}
 	s.member.exited(0, nil)

@@ -33,9 +33,9 @@ type Options struct {
 	Lane      Lane
 
 	Slots    []event.Slot
-	Registry *gpu.Registry   // every slot is acquired
-	Stagger  bool            // the first worker opens its kernel alone
-	Scaling  *scaler.Options // the fleet sets Cores and Emit; nil: the number of workers is fixed
+	Registry *gpu.Registry  // every slot is acquired
+	Stagger  bool           // the first worker opens its kernel alone
+	Scaling  scaler.Options // the fleet sets Cores and Emit
 	Monitor  *gpu.MonitorOptions
 	Devices  gpu.Options
 	// OnMonitor gets the monitor when it starts.

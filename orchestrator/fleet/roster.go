@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -44,7 +45,8 @@ func (r *roster) join(slot event.Slot) *member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slot.Number = len(r.members)
-	m := &member{roster: r, mu: &r.mu, slot: slot, pace: 1, report: event.WorkerReport{Slot: slot.Number, Device: slot.Name}}
+	m := &member{roster: r, mu: &r.mu, slot: slot, pace: 1}
+	m.account.oneByOne, m.account.report = r.oneByOne, event.WorkerReport{Slot: slot.Number, Device: slot.Name}
 	r.members = append(r.members, m)
 	return m
 }
@@ -67,9 +69,9 @@ func (r *roster) freeSlot(m *member, failed bool) {
 	}
 }
 
-// takeSlot reacquires the slot of a worker that came back: opening its kernel was the
+// regainSlot reacquires the slot of a worker that came back: opening its kernel was the
 // probe that its device passed. The caller must hold r.mu.
-func (r *roster) takeSlot(m *member) {
+func (r *roster) regainSlot(m *member) {
 	if m.freed {
 		r.registry.Recover(m.slot.Key())
 		_, taken := r.registry.Acquire(m.slot.Key())
@@ -230,9 +232,9 @@ func (r *roster) work(of func(event.Slot) bool) (w scaler.Work) {
 // notifyEnd notifies every worker, once, that the job is nearing its end.
 func (r *roster) notifyEnd() {
 	r.each(func(m *member) {
-		if m.worker != nil && m.notified != m.worker {
-			m.notified = m.worker
-			m.worker.Send(wire.Message{Draining: &wire.Draining{}})
+		if m.worker != nil && !m.notified {
+			m.notified = true
+			m.worker.Send(wire.Message{Draining: true})
 		}
 	})
 }
@@ -271,18 +273,14 @@ func (r *roster) slowest(batch int64) (slowest *member) {
 func (r *roster) speeds(m *member, idle []int, batch int64) (own float64, others []float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	records, busy := m.report.Records, m.busyTime()
-	if !r.oneByOne && computing(m) { // its chunk is not booked yet; count at least one batch
-		records, busy = records+max(m.load.done, batch), busy+time.Since(m.since)
+	var more int64
+	var took time.Duration
+	if computing(m) { // its chunk is not booked yet; count at least one batch
+		more, took = max(m.load.done, batch), time.Since(m.since)
 	}
-	own = max(event.Rate(records, busy), 1e-9)
+	own = max(m.account.speed(more, took), 1e-9)
 	for _, number := range idle {
-		other := r.members[number]
-		speed := event.Rate(other.report.Records, other.busyTime())
-		if speed == 0 {
-			speed = own
-		}
-		others = append(others, speed)
+		others = append(others, cmp.Or(r.members[number].account.speed(0, 0), own))
 	}
 	return own, others
 }

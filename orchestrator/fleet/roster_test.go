@@ -57,7 +57,7 @@ func TestFleetLosesADevice(t *testing.T) {
 	if slots[0].retiredBy() != nil || f.members[0].freed || !f.members[1].freed {
 		t.Error("the device did not come back with one slot")
 	}
-	if a, b := slots[0].report, slots[1].report; a.Lost != 1 || a.Retired || b.Lost != 0 {
+	if a, b := slots[0].account.report, slots[1].account.report; a.Lost != 1 || a.Retired || b.Lost != 0 {
 		t.Errorf("reports: %+v, %+v", a, b)
 	}
 }
@@ -83,7 +83,7 @@ func TestComputedCountsWhatIsLost(t *testing.T) {
 	_, slots := testFleet(t)
 	want := func(when string, n int64) {
 		t.Helper()
-		if got := slots[0].computedRecords(); got != n {
+		if got := slots[0].computed(); got != n {
 			t.Errorf("%s: %d records computed, want %d", when, got, n)
 		}
 	}
@@ -95,7 +95,8 @@ func TestComputedCountsWhatIsLost(t *testing.T) {
 	slots[0].begin(queue.Task{Chunk: chunk.Chunk{Records: 100}}, load{size: 100})
 	slots[0].holds(load{size: 100, done: 50})
 	want("again", 80)
-	slots[0].finish(segmentOf(chunk.Counts{Records: 100}), load{})
+	slots[0].holds(load{})
+	slots[0].account.finish(segmentOf(chunk.Counts{Records: 100}))
 	want("finished", 130)
 }
 
@@ -107,7 +108,7 @@ func TestFleetJoinsAndLeaves(t *testing.T) {
 		t.Fatal("no slot")
 	}
 	more := f.join(event.Slot{Name: "GPU 1 #2", Devices: slots[2].slot.Devices})
-	more.finish(wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: chunk.Counts{Records: 10}}}, Stats: wire.Stats{Busy: time.Second}}, load{})
+	more.account.finish(wire.Done{Segment: chunk.Segment{Tally: chunk.Tally{Counts: chunk.Counts{Records: 10}}}, Stats: wire.Stats{Busy: time.Second}})
 	if own, others := f.speeds(slots[2], []int{3}, 5); others[0] != 10 || own <= 0 {
 		t.Errorf("speeds: %v, %v", own, others)
 	}
@@ -151,14 +152,18 @@ func TestFleetIsExhausted(t *testing.T) {
 func TestFleetPaces(t *testing.T) {
 	f, slots := testFleet(t)
 	f.setPaces(map[string]float64{"GPU 0": 0, "GPU 1": 0.5})
-	paused, changed := slots[0].paused()
-	if other, _ := slots[2].paused(); !paused || other {
-		t.Fatalf("paused: %t and %t", paused, other)
+	changed := slots[0].paused()
+	if other := slots[2].paused(); changed == nil || other != nil {
+		t.Fatalf("paused: %t and %t", changed != nil, other != nil)
+	}
+	run := &slotRun{
+		member: slots[0],
+		fleet:  &Fleet{queue: queue.New(nil, nil), Options: Options{Paused: func() <-chan struct{} { return nil }}},
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		slots[0].awaitPace(t.Context(), nil)
+		run.awaitTurn(t.Context())
 	}()
 	f.setPaces(map[string]float64{"GPU 0": 0.5, "GPU 1": 0.5})
 	for _, c := range []<-chan struct{}{changed, done} {

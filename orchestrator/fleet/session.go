@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/judge"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
@@ -49,12 +48,15 @@ func (s *session) assign(t queue.Task) *heldTask {
 	return h
 }
 
+// hasTasks reports whether the worker, if there is one, has tasks ahead of the current one.
+func (s *session) hasTasks() bool { return s != nil && len(s.hand.ahead) > 0 }
+
 // prefetch gives the worker another task if it may get one.
-func (s *session) prefetch(ctx context.Context) {
+func (s *session) prefetch() {
 	if !s.hand.mayGrow() || s.of.idles() {
 		return
 	}
-	if next, ok := s.fleet.queue.TakeAhead(ctx, s.slot.Key(), s.slot.Number, s.fleet.Lane.joins); ok {
+	if next, ok := s.fleet.queue.TakeAhead(s.of.stays, s.slot.Key(), s.slot.Number, s.fleet.Lane.joins); ok {
 		s.hand.ahead = append(s.hand.ahead, s.assign(next))
 		s.member.holds(s.hand.load())
 	}
@@ -88,7 +90,7 @@ func (s *session) run(ctx context.Context, current *heldTask) (retired bool, err
 	defer s.stopTimer()
 	defer s.watchFirst()()
 	defer s.fleet.leader.begin(first)()
-	s.prefetch(ctx)
+	s.prefetch()
 	for {
 		message, err := s.worker.Receive(ctx, s.asking())
 		switch {
@@ -116,12 +118,12 @@ func (s *session) run(ctx context.Context, current *heldTask) (retired bool, err
 		case message.Failed != nil:
 			return s.of.handleLoss(ctx, &current.Task, cmp.Or(s.checkSources(message.Failed.Sources, false), message.Failed.Fault), true)
 		default:
-			s.note(ctx, message)
+			s.handle(ctx, message)
 		}
 	}
 }
 
-// begin records that the worker computes a part of its current queue.Task, which ends when a
+// begin records that the worker computes a part of its current task, which ends when a
 // checkpoint is due.
 func (s *session) begin() {
 	t := s.hand.current.Task
@@ -159,20 +161,23 @@ func (s *session) repeatStop() {
 	}
 }
 
-// note handles a message that neither ends a task nor needs an answer.
-func (s *session) note(ctx context.Context, message wire.Message) {
+// handle handles a message that neither ends a task nor needs an answer.
+func (s *session) handle(ctx context.Context, message wire.Message) {
 	switch {
 	case message == (wire.Message{}): // the worker could take another task
-		s.prefetch(ctx)
+		s.prefetch()
 	case message.Progress != nil:
 		s.progress(*message.Progress)
 	case message.Search != nil:
 		s.fleet.answered.Store(true)
-		s.noteSearch(*message.Search)
-		s.noteFirst(ctx, message.Search.First)
+		s.reportSearch(*message.Search)
+		if first := message.Search.First; first != nil {
+			s.fleet.ledger.hear(s.slot.Number, first)
+			s.fleet.release(ctx, false)
+		}
 	case message.Suspect != nil:
 		s.fleet.answered.Store(true)
-		s.fleet.suspects.note(s, *message.Suspect)
+		s.fleet.suspects.doubt(s, *message.Suspect)
 	case message.Holding != nil: // it can try no record for now, or it can again
 		s.fleet.answered.Store(true)
 		text := "continuing"
@@ -181,13 +186,13 @@ func (s *session) note(ctx context.Context, message wire.Message) {
 		}
 		s.notice(text)
 	case message.Warned != nil:
-		s.fleet.warn(s.slot, message.Warned.Warnings)
+		s.fleet.notices.warn(s.slot, message.Warned.Warnings)
 	case message.ReadComplete != nil:
 		if h := s.hand.find(message.ReadComplete.Chunk); h != nil {
 			h.read = true
 		}
-		s.prefetch(ctx)
-	case message.ReturnPrefetched != nil:
+		s.prefetch()
+	case message.ReturnPrefetched:
 		s.giveBackAhead(false)
 	case message.Spent != nil:
 		s.fleet.Overspent(message.Spent.Blind)
@@ -199,19 +204,11 @@ func (s *session) notice(text string) {
 	s.fleet.Emit(event.Notice{Text: s.slot.Name + ": " + text})
 }
 
-// noteFirst records the outcome of the worker's first records.
-func (s *session) noteFirst(ctx context.Context, first *judge.First) {
-	if first != nil {
-		s.fleet.ledger.hear(s.slot.Number, first)
-		s.fleet.release(ctx, false)
-	}
-}
-
-// noteSearch reports, once in a job, that a batch killed the kernel, and nothing but the
+// reportSearch reports, once in a job, that a batch killed the kernel, and nothing but the
 // bisection happens for a while; or handles a batch that fails although none of its records
 // does. The output may still be right, but computing each record alone takes long and hides a
 // mistake in the kernel: without any results so far the job stops, otherwise it warns once.
-func (s *session) noteSearch(search wire.Search) {
+func (s *session) reportSearch(search wire.Search) {
 	if search.Lost != nil && s.fleet.notices.isNew("search") {
 		s.notice("a whole batch failed: " + search.Lost.Message + "; bisecting it to isolate the bad records")
 	}

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,15 +18,25 @@ type slotRun struct {
 	session     *session // with its worker; nil if it has none
 	losses      judge.Losses
 	opened      bool
-	probes      int             // how often a lost device was retried
-	promised    bool            // the user was told that it will be, and the job waits for that
-	useful      bool            // it has finished something since it was promised, or never was
-	vain        int             // how often it was back and finished nothing
+	back        comeback
 	left        bool            // it has left the job for good
 	staggerDone func(open bool) // ends the turn that stagger gave
 	threads     atomic.Int32    // the share of the cores that its worker must be restarted for; 0 for none
-	dismissed   chan struct{}   // closed when the slot must leave
-	dismissOnce sync.Once
+	stays       context.Context // ends when the slot must leave
+	dismiss     context.CancelFunc
+}
+
+// comeback is the hope for a slot whose device was lost.
+type comeback struct {
+	probes   int  // how often the device was retried
+	vain     int  // how often it was back and finished nothing
+	promised bool // the user was told that it will be retried, and the job waits for that
+	useful   bool // it has finished something since it was promised, or never was
+}
+
+// after returns how long the device is left alone.
+func (c *comeback) after(first time.Duration) time.Duration {
+	return judge.ProbeAfter(first, c.probes+c.vain)
 }
 
 // run gives its workers tasks until none remain. The caller must then release the
@@ -56,13 +65,13 @@ func (s *slotRun) runUntilRetired(ctx context.Context) (retired bool, err error)
 			s.depart(ctx)
 			return false, nil
 		}
-		if !s.hasTasks() { // otherwise a worker that must be restarted was told to end those at once
+		if !s.session.hasTasks() { // otherwise a worker that must be restarted was told to end those at once
 			if threads := s.threads.Swap(0); threads > 0 {
 				s.slot.Threads = int(threads)
 				s.release(ctx)
 			}
 		}
-		if e := s.member.retiredBy(); e != nil && s.probes == 0 { // by another worker on its device
+		if e := s.member.retiredBy(); e != nil && s.back.probes == 0 { // by another worker on its device
 			s.drop()
 			s.reportLoss(e, true)
 			return true, nil
@@ -107,10 +116,9 @@ func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
 		return next, true, nil
 	}
 	for {
-		s.member.awaitPace(ctx, s.fleet.queue.Done)
-		s.fleet.awaitResume(ctx)
+		s.awaitTurn(ctx)
 		waiting := time.Now()
-		t, ok, err := s.fleet.queue.Take(ctx, s.slot.Key(), s.slot.Number)
+		t, ok, err := s.fleet.queue.Take(s.stays, s.slot.Key(), s.slot.Number)
 		if err != nil || !ok {
 			return nil, ok, err
 		}
@@ -122,25 +130,40 @@ func (s *slotRun) nextTask(ctx context.Context) (*heldTask, bool, error) {
 	}
 }
 
+// awaitTurn waits while the device or the job is paused and work remains.
+func (s *slotRun) awaitTurn(ctx context.Context) {
+	for _, paused := range []func() <-chan struct{}{s.member.paused, s.fleet.Paused} {
+		for resumed := paused(); resumed != nil; resumed = paused() {
+			select {
+			case <-resumed:
+			case <-s.fleet.queue.Open.Done():
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
 // awaitProbe waits until the device may be retried. It returns false if the job ends first:
 // when no device is left, and none whose retry was promised.
 func (s *slotRun) awaitProbe(ctx context.Context) bool {
-	s.fleet.queue.Retreat(s.slot.Key(), s.promised)
+	s.fleet.queue.Retreat(s.slot.Key(), s.back.promised)
 	for {
-		timer := time.NewTimer(judge.ProbeAfter(s.fleet.FirstProbe, s.probes+s.vain))
-		s.probes++
+		timer := time.NewTimer(s.back.after(s.fleet.FirstProbe))
+		s.back.probes++
 		select {
 		case <-timer.C:
 			if s.member.heldBy() != nil || s.member.needsReset() { // it would only be lost again
-				s.fleet.queue.Withdraw(s.promised)
-				s.promised = false
+				s.fleet.queue.Withdraw(s.back.promised)
+				s.back.promised = false
 				continue
 			}
 			s.fleet.queue.Join(s.slot.Key())
-			s.fleet.queue.Withdraw(s.promised)
+			s.fleet.queue.Withdraw(s.back.promised)
 			return true
-		case <-s.fleet.queue.Done:
-		case <-s.dismissed:
+		case <-s.fleet.queue.Open.Done():
+		case <-s.stays.Done():
 			s.fleet.scaler.Leaves(s.slot)
 			s.member.leave(false)
 			s.fleet.scaler.Departed(s.slot)
@@ -154,42 +177,25 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 // Dismiss makes the slot leave the job at its worker's next batch boundary. It is safe to
 // call from any goroutine.
 func (s *slotRun) Dismiss() {
-	s.dismissOnce.Do(func() { close(s.dismissed) })
-	s.fleet.queue.Dismiss(s.slot.Number)
-	s.endChunk()
+	s.dismiss()
+	s.member.endChunk()
 }
 
 // mustLeave reports whether the slot was dismissed, or its device retired for the job.
 func (s *slotRun) mustLeave() bool {
-	select {
-	case <-s.dismissed:
-		return true
-	default:
-		return s.fleet.suspects.isSick(s.slot.Key())
-	}
+	return s.stays.Err() != nil || s.fleet.suspects.isSick(s.slot.Key())
 }
 
 // Restart replaces the worker at its next batch boundary by one with another share of the
 // cores. It is safe to call from any goroutine.
 func (s *slotRun) Restart(threads int) {
 	s.threads.Store(int32(threads))
-	s.endChunk()
+	s.member.endChunk()
 }
-
-// endChunk asks the slot's worker, if there is one, to end its chunk.
-func (s *slotRun) endChunk() {
-	for _, w := range s.fleet.roster.workers(func(m *member) bool { return m == s.member }) {
-		w.EndChunk()
-	}
-}
-
-// hasTasks reports whether the worker was given tasks ahead of those that it has computed.
-func (s *slotRun) hasTasks() bool { return s.session != nil && len(s.session.hand.ahead) > 0 }
 
 // idles reports whether the worker should not get more work for now.
 func (s *slotRun) idles() bool {
-	paused, _ := s.member.paused()
-	return paused || s.mustLeave() || s.threads.Load() > 0 || !s.fleet.state.running() || s.fleet.Paused() != nil
+	return s.member.paused() != nil || s.mustLeave() || s.threads.Load() > 0 || !s.fleet.state.running() || s.fleet.Paused() != nil
 }
 
 // refuses reports whether the failure to open a kernel only means that the device gets no
@@ -248,8 +254,8 @@ func (s *slotRun) release(ctx context.Context) {
 	if s.session == nil {
 		return
 	}
-	if ctx.Err() == nil && !s.hasTasks() { // or it would compute those first
-		s.fleet.warn(s.slot, s.session.worker.End())
+	if ctx.Err() == nil && !s.session.hasTasks() { // or it would compute those first
+		s.fleet.notices.warn(s.slot, s.session.worker.End())
 	}
 	s.drop()
 }

@@ -150,8 +150,8 @@ func (x *suspects) decide(device, on string, failed bool, others []string, last 
 	return recordsSucceed, held, 0
 }
 
-// takeAll returns the suspended segments of all devices.
-func (x *suspects) takeAll() (all []result) {
+// removeAll removes the suspended segments of all devices and returns them.
+func (x *suspects) removeAll() (all []result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, d := range x.devices {
@@ -168,26 +168,13 @@ func (x *suspects) isSick(device string) bool {
 	return x.of(device).sick
 }
 
-// best returns the device on which most records have succeeded, "" if none has.
-func (x *suspects) best(devices []string) (best string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var most int64
-	for _, device := range devices {
-		if good := x.outcomes(device).Good; good > most {
-			best, most = device, good
-		}
-	}
-	return best
-}
-
 // outcomesOf returns what the kernel has made of counted records, of which faulty failed in it.
 func outcomesOf(counts chunk.Counts, faulty int64) judge.Outcomes {
 	return judge.Outcomes{Good: counts.Succeeded + counts.Dropped, Failed: faulty}
 }
 
-// note handles a record that failed on the device of a session's slot.
-func (x *suspects) note(s *session, suspect wire.Suspect) {
+// doubt handles a record that failed on the device of a session's slot.
+func (x *suspects) doubt(s *session, suspect wire.Suspect) {
 	h := s.hand.find(suspect.Chunk)
 	if h == nil || h.Probe != nil {
 		return
@@ -264,14 +251,8 @@ func (x *suspects) test(t queue.Task) {
 		return
 	}
 	others := f.queue.Untried(t.Tried)
-	best := x.best(others)
-	for _, w := range f.roster.workers(func(m *member) bool {
-		return computing(m) && slices.Contains(others, m.slot.Key()) && (best == "" || m.slot.Key() == best)
-	}) {
-		w.EndChunk()
-		if best != "" {
-			return
-		}
+	if may := f.roster.workers(func(m *member) bool { return computing(m) && slices.Contains(others, m.slot.Key()) }); len(may) > 0 {
+		may[0].EndChunk()
 	}
 }
 
@@ -329,6 +310,6 @@ func (x *suspects) retire(key, on string, e *fault.Error, failures int64) {
 	for _, device := range f.Slots[i].Devices {
 		f.roster.retire(device, why)
 	}
-	f.ledger.noteSick(sick)
+	f.ledger.addSick(sick)
 	f.Emit(event.DeviceRetired{SickDevice: sick, On: on, Detail: e.Detail})
 }

@@ -5,15 +5,13 @@ import (
 	"os"
 	"sync"
 
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 )
 
-// TunedFile is the file in the job folder with the batch size that the search of each device has
-// found, so that later workers, and a resumed job, compute the same batches.
-const TunedFile = "batch-sizes.json"
-
-// tunedSizes are these sizes, by device.
+// tunedSizes are the batch sizes that the search of each device has found, by device. They are in a
+// file, so that later workers, and a resumed job, compute the same batches.
 type tunedSizes struct {
 	path string // "" if the job cannot be resumed
 
@@ -39,12 +37,8 @@ func (t *tunedSizes) found(slot event.Slot, size int) {
 		return
 	}
 	t.sizes[slot.Key()] = size
-	data, err := json.Marshal(t.sizes)
-	if err != nil || t.path == "" {
-		return
-	}
-	if os.WriteFile(t.path+".new", data, 0o600) == nil { // without it, the next run searches again
-		_ = os.Rename(t.path+".new", t.path)
+	if t.path != "" {
+		_ = files.WriteJSON(t.path, t.sizes, files.PrivateMode) // without it, the next run searches again
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // TestTunedSizesOutliveTheRun: a resumed job uses the batch size that the last run has found for
 // a device, and searches on others.
 func TestTunedSizesOutliveTheRun(t *testing.T) {
-	path := filepath.Join(t.TempDir(), TunedFile)
+	path := filepath.Join(t.TempDir(), "batch-sizes.json")
 	one, two := event.Slot{Devices: []gpu.Device{{Kind: gpu.GPU, Index: 0}}}, event.Slot{Devices: []gpu.Device{{Kind: gpu.GPU, Index: 1}}}
 	first := newTunedSizes(path)
 	first.found(one, 0)

@@ -138,7 +138,7 @@ func (w *Worker) read() {
 			case w.trimmed <- *message.Trimmed:
 			default: // the previous response was not picked up
 			}
-		case message.Alive != nil:
+		case message.Alive:
 			select {
 			case w.messages <- message:
 			default: // no receiver just now, and extra heartbeats do not count
@@ -164,7 +164,7 @@ func (w *Worker) Receive(ctx context.Context, wake <-chan time.Time) (wire.Messa
 			if !ok {
 				return message, errWorkerExited
 			}
-			if message.Alive == nil {
+			if !message.Alive {
 				return message, nil
 			}
 			silent = 0
@@ -191,7 +191,7 @@ func (w *Worker) EndChunk() { w.Send(wire.Message{Stop: &wire.Stop{}}) }
 
 // End lets the worker close its kernel and waits for it. It returns what the kernel reports last.
 func (w *Worker) End() (warnings []string) {
-	_ = w.conn.Send(wire.Message{End: &wire.End{}})
+	_ = w.conn.Send(wire.Message{End: true})
 	for _, message := range w.reap(endGrace) {
 		if message.Warned != nil {
 			warnings = append(warnings, message.Warned.Warnings...)
@@ -379,7 +379,7 @@ func (w *Worker) Trim(ctx context.Context) *fault.Error {
 	case <-w.trimmed: // a late response to a caller that stopped waiting
 	default:
 	}
-	if err := w.conn.Send(wire.Message{Trim: &wire.Trim{}}); err != nil {
+	if err := w.conn.Send(wire.Message{Trim: true}); err != nil {
 		return fault.WorkerLost.New("ask the worker: %w", err)
 	}
 	select {

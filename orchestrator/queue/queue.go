@@ -44,23 +44,24 @@ func (t Task) Rest(c chunk.Chunk) Task { return Task{Chunk: c, Attempts: t.Attem
 type Queue struct {
 	source chunks
 	check  func(chunk.Chunk) error // the first chunk; nil once it is checked
+	// Open ends when no task will be handed out any more.
+	Open context.Context
+	end  context.CancelFunc
 
-	mu        sync.Mutex
-	changed   *sync.Cond
-	returned  []Task
-	held      int
-	waiting   []waiter        // slots that have nothing to do
-	devices   devices         // with slots that may still take tasks
-	promised  int             // slots that have left and will be back
-	Readers   sync.WaitGroup  // goroutines that read the source
-	reading   bool            // a slot is waiting for the source
-	ended     bool            // the source has no more
-	err       error           // of the source
-	dismissed map[int]bool    // slots that must leave
-	limited   map[string]bool // devices that get only probes
-	expelled  map[string]bool // devices that get nothing
-	closed    bool
-	Done      chan struct{} // closed when no task will be handed out any more
+	mu       sync.Mutex
+	changed  *sync.Cond
+	returned []Task
+	held     int
+	waiting  []waiter        // slots that have nothing to do
+	devices  devices         // with slots that may still take tasks
+	promised int             // slots that have left and will be back
+	Readers  sync.WaitGroup  // goroutines that read the source
+	reading  bool            // a slot is waiting for the source
+	ended    bool            // the source has no more
+	err      error           // of the source
+	limited  map[string]bool // devices that get only probes
+	expelled map[string]bool // devices that get nothing
+	closed   bool
 }
 
 // devices are the numbers of slots that participate, by device.
@@ -103,7 +104,8 @@ type chunks interface {
 }
 
 func New(source chunks, check func(chunk.Chunk) error) *Queue {
-	q := &Queue{source: source, check: check, Done: make(chan struct{}), devices: make(devices), dismissed: make(map[int]bool), limited: make(map[string]bool), expelled: make(map[string]bool)}
+	q := &Queue{source: source, check: check, devices: make(devices), limited: make(map[string]bool), expelled: make(map[string]bool)}
+	q.Open, q.end = context.WithCancel(context.Background())
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -151,14 +153,6 @@ func (q *Queue) Withdraw(promised bool) {
 	}
 }
 
-// Dismiss makes a slot get no more tasks.
-func (q *Queue) Dismiss(slot int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.dismissed[slot] = true
-	q.broadcast()
-}
-
 // Continues reports whether the job continues without a slot that participates: others do, or
 // will be back. A slot that was back in vain is not useful, and does not wait for those.
 func (q *Queue) Continues(useful bool) bool {
@@ -167,13 +161,18 @@ func (q *Queue) Continues(useful bool) bool {
 	return q.devices.slots() > 1 || q.promised > 0 && useful
 }
 
-// Take returns the next task for a slot of a device. It returns false when none
+// Take returns the next task for a slot of a device. It returns false when ctx ends, none
 // remains, the queue was closed, or the source failed; the error says which.
 func (q *Queue) Take(ctx context.Context, device string, slot int) (Task, bool, error) {
+	defer context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
+	})()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {
-		if q.closed || q.err != nil || q.dismissed[slot] || q.expelled[device] {
+		if q.closed || q.err != nil || ctx.Err() != nil || q.expelled[device] {
 			return Task{}, false, q.err
 		}
 		if t, ok := q.pick(func(t Task) bool { return q.suits(t, device, slot) }); ok {
@@ -185,19 +184,15 @@ func (q *Queue) Take(ctx context.Context, device string, slot int) (Task, bool, 
 		case q.limited[device]:
 			q.changed.Wait()
 		case !q.ended && !q.reading && q.source.Ready():
-			open, cancel := Until(ctx, q.Done)
-			q.read(open)
-			cancel()
+			q.read(q.Open)
 		case !q.ended && !q.reading:
 			// A stream may never deliver anything. The slot waits with others: it may get a task that
 			// another slot gives back.
 			q.reading = true
-			open, cancel := Until(ctx, q.Done)
 			q.Readers.Go(func() {
-				defer cancel()
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				q.read(open)
+				q.read(q.Open)
 			})
 		default:
 			q.waiting = append(q.waiting, waiter{slot, device})
@@ -212,12 +207,12 @@ func (q *Queue) Take(ctx context.Context, device string, slot int) (Task, bool, 
 func (q *Queue) TakeAhead(ctx context.Context, device string, slot int, mayJoin func(Task) bool) (Task, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.closed || q.err != nil || len(q.waiting) > 0 || q.dismissed[slot] || q.limited[device] {
+	if q.closed || q.err != nil || len(q.waiting) > 0 || ctx.Err() != nil || q.limited[device] {
 		return Task{}, false
 	}
 	suits := func(t Task) bool { return mayJoin(t) && q.suits(t, device, slot) }
 	if !q.ended && !q.reading && !slices.ContainsFunc(q.returned, suits) && q.source.Ready() {
-		q.read(ctx)
+		q.read(q.Open)
 	}
 	if q.closed {
 		return Task{}, false
@@ -363,26 +358,8 @@ func (q *Queue) Close() {
 func (q *Queue) broadcast() {
 	q.changed.Broadcast()
 	if q.closed || q.err != nil || q.isFinished() {
-		select {
-		case <-q.Done:
-		default:
-			close(q.Done)
-		}
+		q.end()
 	}
-}
-
-// Until returns a context that ends with ctx or when done is closed: once no tasks remain, there
-// is no need to wait for a model to load or for a stream.
-func Until(ctx context.Context, done <-chan struct{}) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 // Rest passes every remaining task whose result counts to each, one after the other.

@@ -172,14 +172,7 @@ func TestCloseWhileReading(t *testing.T) {
 // A queue is open while a slot has it or will be back, and no longer.
 func TestQueueWaitsForPromisedSlots(t *testing.T) {
 	q := newTestQueue(1)
-	ended := func() bool {
-		select {
-		case <-q.Done:
-			return true
-		default:
-			return false
-		}
-	}
+	ended := func() bool { return q.Open.Err() != nil }
 	q.Retreat("A", true)
 	q.Retreat("B", false)
 	if ended() {

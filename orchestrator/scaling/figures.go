@@ -3,7 +3,7 @@
 // nothing, so that tables and a simulated machine can test it.
 //
 // A search starts with few workers and doubles them while that raises the device's rate
-// by at least 10 %. A doubling that brings less is followed by one try of the midpoint,
+// by at least 10%. A doubling that brings less is followed by one try of the midpoint,
 // and the search settles on the fewest workers that are nearly as fast as the best. It
 // searches again only when the batches change character, the device's other users change,
 // or, a few times, when cores are idle that other processes used. Workers that share a CPU start at the upper bound and are halved instead while
@@ -83,10 +83,8 @@ const (
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.
 	leastFree = 256 << 20
-	// A step must cost less than 1/payOff of the remaining time, and no job scales that
-	// ends within leastLeft.
-	payOff    = 3
-	leastLeft = 15 * time.Second
+	// A step must cost less than 1/payOff of the remaining time.
+	payOff = 3
 	// crowd is the number of runnable threads per core above which workers compete.
 	crowd = 1.6
 	// changed is the factor by which the size of records or the rate must change, in

@@ -40,7 +40,7 @@ type result struct {
 // run simulates a job until all of its work is done.
 func (m fleet) run(s *Search) result {
 	random := rand.New(rand.NewPCG(m.seed, 17))
-	wanted, _ := s.Workers()
+	wanted := s.wanted
 	ready, r := 0, result{}
 	var loads []time.Duration // when workers that load are ready
 	for range wanted {

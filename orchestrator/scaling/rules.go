@@ -36,7 +36,7 @@ func atLimit(f Figures, more int) string {
 // expected to last as long again as it has run.
 func noTime(f Figures, _ int) string {
 	left := remaining(f)
-	if left >= leastLeft && left >= payOff*(f.Load+warmUp+windowLeast) {
+	if left >= payOff*(f.Load+warmUp+windowLeast) {
 		return ""
 	}
 	return fmt.Sprintf("loading more takes %s and would not pay off in the remaining %s", f.Load.Round(time.Second/10), left.Round(time.Second))
@@ -53,14 +53,14 @@ func starved(f Figures, _ int) string {
 	if f.fed >= unfed {
 		return ""
 	}
-	return fmt.Sprintf("kernels wait for input or output %.0f %% of the time", 100*(1-f.fed))
+	return fmt.Sprintf("kernels wait for input or output %.0f%% of the time", 100*(1-f.fed))
 }
 
 func gpuBusy(f Figures, _ int) string {
 	if f.GPUBusy < busyGPU {
 		return ""
 	}
-	return fmt.Sprintf("the GPU is %.0f %% busy", 100*f.GPUBusy)
+	return fmt.Sprintf("the GPU is %.0f%% busy", 100*f.GPUBusy)
 }
 
 func hostBusy(f Figures, _ int) string {

@@ -17,15 +17,15 @@ var shapes = map[string]func(n float64) float64{
 	"five":              func(n float64) float64 { return 100 * min(n, 5) },
 	"six, then falling": func(n float64) float64 { return 100 * min(n, 6) / (1 + 0.03*max(0, n-6)) },
 	"one, then falling": func(n float64) float64 { return 100 / (1 + 0.2*(n-1)) },
-	"Amdahl 5 %":        func(n float64) float64 { return 100 * n / (1 + 0.05*(n-1)) },
-	"Amdahl 30 %":       func(n float64) float64 { return 100 * n / (1 + 0.3*(n-1)) },
-	"Amdahl 60 %":       func(n float64) float64 { return 100 * n / (1 + 0.6*(n-1)) },
-	"Amdahl 85 %":       func(n float64) float64 { return 100 * n / (1 + 0.85*(n-1)) },
+	"Amdahl 5%":         func(n float64) float64 { return 100 * n / (1 + 0.05*(n-1)) },
+	"Amdahl 30%":        func(n float64) float64 { return 100 * n / (1 + 0.3*(n-1)) },
+	"Amdahl 60%":        func(n float64) float64 { return 100 * n / (1 + 0.6*(n-1)) },
+	"Amdahl 85%":        func(n float64) float64 { return 100 * n / (1 + 0.85*(n-1)) },
 	"measured encoder":  func(n float64) float64 { return 4178 * math.Pow(n, 0.74) },
 	"contention":        func(n float64) float64 { return 100 * n / (1 + 0.1*(n-1) + 0.01*n*(n-1)) },
 }
 
-// TestFleet: on many shapes the search ends within 10 % of the best fixed number of
+// TestFleet: on many shapes the search ends within 10% of the best fixed number of
 // workers, and a job of five minutes takes at most 1.25 times as long as with it. With
 // noise, one run in a hundred may miss that, but none is far off.
 func TestFleet(t *testing.T) {
@@ -75,8 +75,8 @@ func TestWhatForbidsGrowth(t *testing.T) {
 		reason  string
 	}{
 		"nothing":         {func(m *fleet) {}, 8, "CPU cores"},
-		"the GPU is busy": {func(m *fleet) { m.busy = func(float64) float64 { return 0.97 } }, 1, "the GPU is 97 % busy"},
-		"half busy":       {func(m *fleet) { m.busy = func(n float64) float64 { return 0.49 * n } }, 2, "the GPU is 98 % busy"},
+		"the GPU is busy": {func(m *fleet) { m.busy = func(float64) float64 { return 0.97 } }, 1, "the GPU is 97% busy"},
+		"half busy":       {func(m *fleet) { m.busy = func(n float64) float64 { return 0.49 * n } }, 2, "the GPU is 98% busy"},
 		"cores are busy":  {func(m *fleet) { m.cores, m.each = 8, 2 }, 4, "8.0 of 8 CPU cores are busy"},
 		"a short job":     {func(m *fleet) { m.work = 100 * 20 }, 1, "would not pay off"},
 		"slow loading":    {func(m *fleet) { m.work, m.load = 100*100, 60*time.Second }, 1, "loading more takes 1m0s"},
@@ -283,7 +283,7 @@ type host struct {
 
 func (h *host) run(until time.Duration) {
 	for ; h.now < until; h.now += tick {
-		workers, _ := h.search.Workers()
+		workers := h.search.wanted
 		used := h.others(h.now)
 		h.done += h.rate(float64(workers), 8-used) * tick.Seconds()
 		h.busy += time.Duration(workers) * tick

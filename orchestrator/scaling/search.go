@@ -33,7 +33,6 @@ type Search struct {
 	odd           int           // windows since then that looked different
 	lost          time.Duration // since when workers are missing
 	held          int           // the rule, counted from 1, that forbids growth for now; 0 for none
-	free          int           // windows since no rule did
 }
 
 // Up returns a search that starts with this many workers and adds more. If it is
@@ -68,11 +67,8 @@ func (s *Search) Step(f Figures) Decision {
 	if s.settled {
 		return s.watch(f, measured)
 	}
-	return s.judge(f, measured)
+	return s.decide(f, measured)
 }
-
-// Workers returns how many workers the device should have, and whether that is final.
-func (s *Search) Workers() (wanted int, settled bool) { return s.wanted, s.settled }
 
 // Good returns the number of workers that was best so far, and whether it is final: where
 // a resumed job starts.
@@ -137,14 +133,14 @@ func (s *Search) complete(f Figures) bool {
 	return false
 }
 
-// judge decides after the current count has been measured.
-func (s *Search) judge(f Figures, measured rate) Decision {
+// decide decides after the current count has been measured.
+func (s *Search) decide(f Figures, measured rate) Decision {
 	if n := len(s.seen); n > 0 && s.seen[n-1].workers == f.Workers { // measured again
 		s.seen = s.seen[:n-1]
 	}
 	s.seen = append(s.seen, point{f.Workers, measured})
 	if s.down {
-		return s.judgeDown(f)
+		return s.decideDown(f)
 	}
 	if base, tried := s.base(), s.seen[len(s.seen)-1]; base.workers != tried.workers {
 		if s.middle || base.rate.gain(tried.rate) < keepGain*float64(tried.workers-base.workers)/float64(base.workers) {
@@ -153,11 +149,7 @@ func (s *Search) judge(f Figures, measured rate) Decision {
 	}
 	more := target(f, s.cap)
 	if number, why := objection(f, more); number > 0 {
-		s.free = 0
 		return s.hold(f, number, why)
-	}
-	if s.free++; s.held > 0 && s.free < 2 { // once may be chance
-		return s.hold(f, s.held, "")
 	}
 	return s.change(more, s.brought())
 }
@@ -196,13 +188,13 @@ func (s *Search) afterFlat(f Figures, base, tried point) Decision {
 	return s.settle(f, best.rate, s.next(best))
 }
 
-// judgeDown halves the workers while they compete for cores and fewer are not slower.
-func (s *Search) judgeDown(f Figures) Decision {
+// decideDown halves the workers while they compete for cores and fewer are not slower.
+func (s *Search) decideDown(f Figures) Decision {
 	last := s.seen[len(s.seen)-1]
 	if len(s.seen) > 1 && s.seen[len(s.seen)-2].rate.gain(last.rate) < -nearlyDown {
 		best := s.seen[len(s.seen)-2]
 		s.wanted = best.workers
-		return s.settle(f, best.rate, fmt.Sprintf("%d were %.0f %% slower", last.workers, -100*best.rate.gain(last.rate)))
+		return s.settle(f, best.rate, fmt.Sprintf("%d were %.0f%% slower", last.workers, -100*best.rate.gain(last.rate)))
 	}
 	fewer := f.Workers / 2
 	switch {
@@ -238,7 +230,7 @@ func (s *Search) brought() string {
 		return "the rate is steady"
 	}
 	last, base := s.seen[len(s.seen)-1], s.base()
-	return fmt.Sprintf("%d brought %+.0f %%", last.workers, 100*base.rate.gain(last.rate))
+	return fmt.Sprintf("%d brought %+.0f%%", last.workers, 100*base.rate.gain(last.rate))
 }
 
 // next says what the next larger count that was tried would bring.
@@ -252,11 +244,11 @@ func (s *Search) next(p point) string {
 	if larger == nil {
 		return s.brought()
 	}
-	return fmt.Sprintf("%d brought %.0f %%", larger.workers, 100*p.rate.gain(larger.rate))
+	return fmt.Sprintf("%d brought %.0f%%", larger.workers, 100*p.rate.gain(larger.rate))
 }
 
 func (s *Search) change(workers int, why string) Decision {
-	s.wanted, s.held, s.free = workers, 0, 0
+	s.wanted, s.held = workers, 0
 	s.window.reset()
 	return Decision{Workers: workers, Reason: why}
 }
@@ -319,10 +311,9 @@ func (s *Search) watch(f Figures, measured rate) Decision {
 }
 
 // coresFreed reports whether cores are idle that others used when the search settled, or later. Each
-// search may end as the last one did, so it rests longer after each, and counts only a few.
+// search may end as the last one did, so only a few count.
 func (s *Search) coresFreed(f Figures) bool {
-	return s.looks < mostLooks && f.Time-s.rested >= restTime<<s.looks &&
-		s.idle >= 0 && f.IdleCores-s.idle > max(leastFreed, otherShare*f.Cores)
+	return s.looks < mostLooks && s.idle >= 0 && f.IdleCores-s.idle > max(leastFreed, otherShare*f.Cores)
 }
 
 func (s *Search) crowdChanged(f Figures) bool {

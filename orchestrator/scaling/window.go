@@ -10,12 +10,9 @@ const (
 	// cache during the first batches.
 	warmUp      = 2 * time.Second
 	warmBatches = 1
-	// A window has at least this length and this many batches per worker. If its halves
-	// differ by more than uneven, it is extended up to windowMost.
+	// A window has at least this length and this many batches per worker.
 	windowLeast   = 4 * time.Second
-	windowMost    = 16 * time.Second
 	windowBatches = 4
-	uneven        = 0.08
 	// windowClear and half the batches suffice if the gain is at least clearGain.
 	windowClear = 2 * time.Second
 	clearGain   = 6 * keepGain
@@ -67,8 +64,7 @@ func (w *window) add(f Figures, base rate) (rate, bool) {
 		if f.Time-w.since.Time < warmUp || f.Batches-w.since.Batches < int64(warmBatches*f.Workers) {
 			return rate{}, false
 		}
-		w.warm, w.from, w.points = true, f, nil
-		w.points = append(w.points, f)
+		w.warm, w.from, w.points = true, f, []Figures{f}
 		return rate{}, false
 	}
 	w.points = append(w.points, f)
@@ -83,7 +79,7 @@ func (w *window) add(f Figures, base rate) (rate, bool) {
 	case length < windowClose && math.Abs(base.gain(measured)-keepGain) < keepGain && base != (rate{}):
 		return rate{}, false
 	}
-	return measured, length >= windowMost || length >= windowLeast && w.even()
+	return measured, length >= windowLeast
 }
 
 // average returns the last figures with those that vary averaged over the window.
@@ -108,17 +104,6 @@ func (w *window) mean(figure func(Figures) float64) float64 {
 		sum += figure(f)
 	}
 	return sum / float64(len(w.points)-1)
-}
-
-// even reports whether both halves of the window have about the same rate.
-func (w *window) even() bool {
-	last := len(w.points) - 1
-	if last < 2 {
-		return false
-	}
-	middle := w.points[(last+1)/2]
-	first, second := between(w.points[0], middle), between(middle, w.points[last])
-	return math.Abs(first.gain(second)) <= uneven
 }
 
 // next begins another window with the same workers, without a warm-up.

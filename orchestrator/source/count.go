@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/decode"
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -127,11 +128,7 @@ func (f File) count(ctx context.Context, options format.Options, skipBad bool) (
 			return records, nil
 		}
 	}
-	lines, err := f.Lines(ctx, options)
-	if err == nil {
-		records, err = input.CountLines(contextReader{ctx, lines})
-		lines.Close()
-	}
+	err = f.Each(ctx, options, 0, func(record.Line) bool { records++; return true })
 	switch {
 	case ctx.Err() != nil:
 		return 0, fault.Interrupted.New("stopped before anything was started")

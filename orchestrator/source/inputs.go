@@ -296,10 +296,12 @@ func (f File) opener(options format.Options, read *atomic.Int64) func(context.Co
 		switch {
 		case f.sampled != nil:
 			return *f.sampled, nil
-		case f.stream != nil && f.Name == expand.Stdin:
-			return decode.OpenStream(ctx, f.stream, "standard input", f.format, options), nil
 		case f.stream != nil:
-			return decode.OpenStream(ctx, f.stream, "input "+f.Name, f.format, options), nil
+			name := "input " + f.Name
+			if f.Name == expand.Stdin {
+				name = "standard input"
+			}
+			return decode.OpenStream(ctx, f.stream, name, f.format, options), nil
 		}
 		opened, err := os.Open(f.Path)
 		if err != nil {
@@ -310,8 +312,7 @@ func (f File) opener(options format.Options, read *atomic.Int64) func(context.Co
 			opened.Close()
 			return lines, err
 		}
-		lines.ReadCloser = &closesFile{lines.ReadCloser, opened}
-		return lines, nil
+		return lines.AlsoClosing(opened), nil
 	}
 }
 
@@ -325,16 +326,4 @@ func (f countedFile) ReadAt(p []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(p, at)
 	f.read.Add(int64(n))
 	return n, err
-}
-
-// closesFile closes a decoder and then its file.
-type closesFile struct {
-	io.ReadCloser
-	file *os.File
-}
-
-func (c *closesFile) Close() error {
-	err := c.ReadCloser.Close()
-	c.file.Close()
-	return err
 }

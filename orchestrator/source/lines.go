@@ -67,7 +67,7 @@ func EachLine(from io.Reader, most int64, yield func(record.Line) bool) error {
 		if errors.Is(err, bufio.ErrBufferFull) {
 			long := bytes.Clone(line)
 			for errors.Is(err, bufio.ErrBufferFull) {
-				if line, err = in.ReadSlice('\n'); int64(len(long)) <= most {
+				if line, err = in.ReadSlice('\n'); int64(len(long)) <= most || isBlank(long) {
 					long = append(long, line...)
 				}
 			}
@@ -80,11 +80,13 @@ func EachLine(from io.Reader, most int64, yield func(record.Line) bool) error {
 		if err != nil && !ended {
 			return err
 		}
-		if len(bytes.TrimSpace(line)) > 0 && !yield(record.Line{Line: number, Data: line}) || ended {
+		if !isBlank(line) && !yield(record.Line{Line: number, Data: line}) || ended {
 			return nil
 		}
 	}
 }
+
+func isBlank(line []byte) bool { return len(bytes.TrimLeft(line, " \t\r\n")) == 0 }
 
 const (
 	// sampleBytes is how much of a file is looked at.

@@ -144,29 +144,30 @@ func (s *Source) sections() []input.Section {
 // section returns some files as a section. skips are how many records of each are not used at
 // its start. whole: all of their records are used.
 func (s *Source) section(r fileRange, skips []int64, whole bool) input.Section {
-	if r.to-r.from > 1 {
-		return s.bundle(r, skips)
-	}
-	file, options := s.inputs.Files[r.from], s.reading.Decoding
-	options.Skip = skips[0]
-	one := input.Section{Name: file.Name, Number: r.from, Same: s.unchanged(r.from)}
 	read := new(atomic.Int64)
-	open := file.opener(options, read)
-	if file.stream != nil {
-		if one.Once, one.Open = true, open; file.Name == expand.Stdin {
-			one.Name = ""
+	one := input.Section{Same: true, Read: read.Load}
+	for i, file := range s.inputs.Files[r.from:r.to] {
+		options := s.reading.Decoding
+		options.Skip = skips[i]
+		open := file.opener(options, read)
+		if r.bundle() {
+			open = s.compared(file, open)
 		}
-		return one
+		one.Files = append(one.Files, input.SectionFile{Name: file.Name, Number: r.from + i, Open: open})
+		one.Same = one.Same && s.unchanged(r.from+i)
+		if one.Once = file.stream != nil; !one.Once {
+			one.Size += file.info.Size()
+		}
 	}
-	one.Size = file.info.Size()
-	counted := s.reading.Cut.Counted()
-	if !counted && !(whole && file.isPlain()) {
-		one.Open, one.Read = open, read.Load
-		return one
+	file, counted := s.inputs.Files[r.from], s.reading.Cut.Counted()
+	switch {
+	case file.Name == expand.Stdin:
+		one.Files[0].Name = ""
+	case !r.bundle() && (counted || whole && file.isPlain()):
+		one.Path, one.Read = file.Name, nil
 	}
-	one.Path = file.Name
-	if s.inputs.plain() != nil {
-		one.Name, one.Window = "", s.reading.Window
+	if one.Path != "" && s.inputs.plain() != nil {
+		one.Files[0].Name, one.Window = "", s.reading.Window
 	}
 	if counted {
 		cut := s.reading.Cut
@@ -179,25 +180,15 @@ func (s *Source) section(r fileRange, skips []int64, whole bool) input.Section {
 	return one
 }
 
-// bundle returns the section of several small files. Each is compared when it has been read.
-func (s *Source) bundle(r fileRange, skips []int64) input.Section {
-	read := new(atomic.Int64)
-	all := input.Section{Same: true, Read: read.Load}
-	for i, file := range s.inputs.Files[r.from:r.to] {
-		options := s.reading.Decoding
-		options.Skip = skips[i]
-		open := file.opener(options, read)
-		all.Files = append(all.Files, input.SectionFile{Name: file.Name, Number: r.from + i, Open: func(ctx context.Context) (format.Lines, error) {
-			lines, err := open(ctx)
-			if err == nil {
-				lines.ReadCloser = &checkedLines{ReadCloser: lines.ReadCloser, source: s, file: file}
-			}
-			return lines, err
-		}})
-		all.Same = all.Same && s.unchanged(r.from+i)
-		all.Size += file.info.Size()
+// compared opens a file of a bundle, which is compared when it has been read.
+func (s *Source) compared(file File, open func(context.Context) (format.Lines, error)) func(context.Context) (format.Lines, error) {
+	return func(ctx context.Context) (format.Lines, error) {
+		lines, err := open(ctx)
+		if err == nil {
+			lines.ReadCloser = &checkedLines{ReadCloser: lines.ReadCloser, source: s, file: file}
+		}
+		return lines, err
 	}
-	return all
 }
 
 // unchanged reports whether the earlier run has read the same file.
@@ -223,6 +214,9 @@ const (
 
 // fileRange is some consecutive inputs.
 type fileRange struct{ from, to int }
+
+// bundle reports whether the inputs are small files that are read as one section.
+func (r fileRange) bundle() bool { return r.to-r.from > 1 }
 
 // bundles divides the inputs into sections: bundles of small files, and all others alone. It
 // depends on the order and sizes of the files alone, which a resumed job compares. size is

@@ -21,8 +21,8 @@ import (
 // was planned for. Files of a bundle were checked after they were copied, and a change after
 // that does not matter to a segment. Only one goroutine may call Check and CheckAll.
 func (s *Source) Check(segment chunk.Segment) error {
-	number, ok := s.SectionOf(segment.First)
-	if !ok || s.ranges[number].to-s.ranges[number].from > 1 {
+	number := s.SectionOf(segment.First)
+	if s.ranges[number].bundle() {
 		return nil
 	}
 	return s.check(s.ranges[number].from, s.compareRead(number, segment.Start.Offset, segment.Next.Offset))
@@ -32,7 +32,7 @@ func (s *Source) Check(segment chunk.Segment) error {
 func (s *Source) CheckAll() error {
 	for number, r := range s.ranges {
 		var compare compareRead
-		if r.to-r.from == 1 {
+		if !r.bundle() {
 			compare = s.compareRead(number, 0, math.MaxInt64)
 		}
 		for i := r.from; i < r.to; i++ {

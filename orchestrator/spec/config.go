@@ -61,7 +61,7 @@ type Input struct {
 	// Paths, if set, are read instead of Path, one after the other: files, globs (also with
 	// **), folders, @FILE for a list of names, - for Stdin.
 	Paths []string `json:"paths,omitempty"`
-	// Format is that of all inputs: jsonl and others, see package decode. By default it is
+	// Format is the format of all inputs: jsonl and others, see package decode. By default it is
 	// recognized by content.
 	Format string `json:"format,omitempty"`
 	// Columns are the columns of Parquet and CSV files to read, in this order; the default
@@ -118,7 +118,7 @@ type Output struct {
 	// Format is how the output is stored: jsonl, jsonl.gz, jsonl.zst or parquet. Default what
 	// the name of the output says, else jsonl. It must not contradict the name.
 	Format string `json:"format,omitempty"`
-	// Columns are those of an output that is a table, in this order, each perhaps with a type:
+	// Columns are the columns of an output that is a table, in this order, each perhaps with a type:
 	// "id:int64". By default, a table has all members of the results, with the types that
 	// they have in the first input records and in the first results.
 	Columns []string `json:"columns,omitempty"`
@@ -144,9 +144,12 @@ type Output struct {
 
 // Kernel is what computes the records.
 type Kernel struct {
-	// Name is that of a built-in kernel, a Python file, exec:COMMAND, the path of a
+	// Name is the name of a built-in kernel, a Python file, exec:COMMAND, the path of a
 	// program, or a name found in $GPURUN_PLUGIN_PATH.
 	Name string `json:"name,omitempty"`
+	// Path is a list of folders in which kernels are found by name; default
+	// $GPURUN_PLUGIN_PATH.
+	Path string `json:"path,omitempty"`
 	// Config is a JSON value passed to the kernel.
 	Config json.RawMessage `json:"config,omitempty"`
 	// Python is the interpreter for Python kernels; default that of the active

@@ -29,7 +29,7 @@ func RequestFormat(in Input, out Output) string {
 	return OpenAIBatch
 }
 
-// isTable reports whether the name or the format of the output is that of a table.
+// isTable reports whether the output's name or format makes it a table.
 func (o Output) isTable() bool {
 	format, err := encode.Choose(o.Path, o.Format)
 	return err == nil && format.Table

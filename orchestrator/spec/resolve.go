@@ -21,8 +21,6 @@ import (
 // Spec is a job as its settings and the names of its files decide it. It is not modified.
 type Spec struct {
 	Config // with defaults
-	// PluginPath is where kernels are looked for: a list of absolute paths.
-	PluginPath string `json:"plugin_path,omitempty"`
 	// Framed: it is the job of a retry, whose results are frames.
 	Framed bool `json:"framed,omitempty"`
 
@@ -53,9 +51,9 @@ func Streaming(c Config) (*Spec, error) {
 }
 
 // Retry is Resolve for the job that computes the failed records of another one, which has
-// these columns. layout is theirs, as far as it is known. path is where kernels are looked for.
-func Retry(c Config, stored *columns.Spec, layout *columns.Layout, path string) (*Spec, error) {
-	s, err := resolve(&Spec{Config: c, PluginPath: path, Framed: true})
+// these columns. layout is theirs, as far as it is known.
+func Retry(c Config, stored *columns.Spec, layout *columns.Layout) (*Spec, error) {
+	s, err := resolve(&Spec{Config: c, Framed: true})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +119,7 @@ func resolve(s *Spec) (*Spec, error) {
 		}
 		s.Dir = dir
 	}
-	s.PluginPath = pluginPath(s.PluginPath, s.Dir)
+	s.Kernel.Path = kernelPath(s.Kernel.Path, s.Dir)
 	if s.Fetch.Root != "" {
 		s.Fetch.Root = files.Absolute(s.Fetch.Root)
 	}
@@ -129,13 +127,13 @@ func resolve(s *Spec) (*Spec, error) {
 	return s, s.checkNames()
 }
 
-// Reading returns the Spec of a job whose input turned out to be these files, or streams if
-// there are none. name is what messages call the input.
-func (s *Spec) Reading(name string, paths []string) (*Spec, error) {
+// Reading returns the Spec of a job in which the names of the input turned out to be these files,
+// or streams if there are none. label is what messages call the input.
+func (s *Spec) Reading(label string, names, files []string) (*Spec, error) {
 	with := *s
-	with.Input.Path, with.Inputs = name, paths
+	with.Input.Path, with.Input.Paths, with.Inputs = label, names, files
 	if len(s.Fetch.Members) > 0 && s.Fetch.Root == "" {
-		with.Fetch.Root = folderOf(s.Dir, paths)
+		with.Fetch.Root = folderOf(s.Dir, files)
 	}
 	return &with, with.checkNames()
 }
@@ -198,9 +196,9 @@ func (s *Spec) setDefaults() {
 	}
 }
 
-// pluginPath makes the paths of kernels absolute. Those of the environment refer to the working
+// kernelPath makes the folders of kernels absolute. Those of the environment refer to the working
 // folder.
-func pluginPath(list, dir string) string {
+func kernelPath(list, dir string) string {
 	var paths []string
 	for _, path := range filepath.SplitList(cmp.Or(list, os.Getenv("GPURUN_PLUGIN_PATH"))) {
 		if path != "" && !filepath.IsAbs(path) {

@@ -87,7 +87,7 @@ type Setting struct {
 	Try []string
 	// Alone is the value of a flag that is given without one; "" if it needs one.
 	Alone string
-	// Value names the value in the help: FILE. Endings are those of the names of such files.
+	// Value names the value in the help: FILE. Endings are how the names of such files end.
 	Value   string
 	Endings []string
 	// Path returns a value with the path in it replaced by move(path); nil if it has none.

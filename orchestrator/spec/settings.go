@@ -22,9 +22,9 @@ const (
 	GroupDisplay  = "Display"
 )
 
-// Settings are those of a job, in the order in which they are listed, the most used first.
+// Settings lists the settings of a job in the order in which they are listed, the most used first.
 var Settings = []Setting{
-	{Name: "kernel", Short: "k", Group: GroupKernel, Field: "Kernel.Name", Common: true, Shapes: true, Help: "kernel: a Python file (embed.py, or embed.py:FUNCTION), exec:COMMAND, openai:URL (a model server), serve:COMMAND (a model server that gpurun starts), a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH"},
+	{Name: "kernel", Short: "k", Group: GroupKernel, Field: "Kernel.Name", Value: "KERNEL", Common: true, Shapes: true, Help: "kernel: a Python file (embed.py, or embed.py:FUNCTION), exec:COMMAND, openai:URL (a model server), serve:COMMAND (a model server that gpurun starts), a program (./kernel), a built-in (echo), or a name in $GPURUN_PLUGIN_PATH"},
 	{Name: "kernel-config", Group: GroupKernel, Kind: Document, Value: "FILE", Endings: []string{"json"}, Path: unlessJSON, Common: true, Shapes: true, Help: "kernel configuration: a JSON file or inline JSON"},
 	{Name: "steps", Group: GroupKernel, Kind: Steps, Place: OnlyInFile, Excludes: []string{"kernel", "kernel-config"}, Shapes: true, Help: "a chain of kernels instead of kernel: each processes the results of the previous one"},
 	{Name: "step", Group: GroupKernel, Kind: Repeated, Place: NotInFile, Instead: "steps", Value: "KERNEL", Shapes: true, Help: "run a chain of kernels instead of a single one (repeatable): each KERNEL processes the results of the previous one on the same GPU"},
@@ -85,7 +85,7 @@ var Settings = []Setting{
 	{Name: "fresh", Group: GroupResume, Kind: Bool, Field: "Resume.Fresh", Help: "start over instead of resuming an interrupted job"},
 	{Name: "accept-changes", Group: GroupResume, Kind: List, Field: "Resume.AcceptChanges", Try: []string{"kernel", "config", "kernel,config"}, Help: "resume even if these have changed: kernel,config"},
 	{Name: "spool", Group: GroupResume, Kind: Bool, Field: "Resume.Spool", Help: "copy a streamed input to the job folder as fast as it arrives, and resume from that copy"},
-	{Name: "max-time", Group: GroupResume, Kind: Duration, Field: "Resume.MaxTime", Common: true, Help: "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)"},
+	{Name: "max-time", Group: GroupResume, Kind: Duration, Field: "Resume.MaxTime", Help: "stop after this time, for example before a scheduler's limit; run the same command to resume (0: no limit)"},
 	{Name: "max-requests", Group: GroupResume, Kind: Int, Field: "Resume.MaxRequests", Help: "stop when the job has sent this many requests, retries included, in all of its runs; raise it and run the same command to resume (0: no limit)"},
 	{Name: "max-tokens-total", Group: GroupResume, Kind: Int, Field: "Resume.MaxTokens", Help: "stop when the job's answers have used this many tokens in all of its runs; requests in flight are still answered (0: no limit)"},
 	{Name: "drain-timeout", Group: GroupResume, Kind: Duration, Field: "Resume.DrainTimeout", Default: "20s", Least: 1, Help: "when the job stops (signal, cancel, max-time, halt), wait this long for batches in flight; the next run computes the others"},

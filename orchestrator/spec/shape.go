@@ -42,6 +42,19 @@ func (s *Spec) Changes(old *Spec) (list []Change) {
 	return list
 }
 
+// Restore sets the settings that shape results, in the struct to which config points, to those of
+// the Spec, except those that are set there or given.
+func (s *Spec) Restore(config any, given func(name string) bool) {
+	for _, row := range Settings {
+		if !row.Shapes || row.Field == "" || given(row.Name) {
+			continue
+		}
+		if to := row.field(config, row.Field); to.IsZero() {
+			to.Set(row.field(&s.Config, row.Field))
+		}
+	}
+}
+
 // labels are the names of some settings in sentences.
 var labels = map[string]string{
 	"keep": "members to keep", "errors": "errors file", "max-record-bytes": "maximum record size", "nan": "value for NaN", "column": "list of arrays",

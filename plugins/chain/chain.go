@@ -24,6 +24,8 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // New returns the kernel.
@@ -40,8 +42,8 @@ type kernel struct {
 
 // step is one running kernel of the chain.
 type step struct {
-	plugins.ChainStep
-	process *plugins.Process
+	resolve.ChainStep
+	process *process.Process
 	// inFlight is how many batches it accepts at a time.
 	inFlight int
 }
@@ -51,7 +53,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if k.steps != nil {
 		return k.info, nil
 	}
-	var c plugins.ChainConfig
+	var c resolve.ChainConfig
 	if err := config.Decode(&c); err != nil {
 		return plugins.Info{}, err
 	}
@@ -88,8 +90,8 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 }
 
 // start starts a step's process, with its socket in the same folder as this one's.
-func start(ctx context.Context, one plugins.ChainStep) (*plugins.Process, error) {
-	return plugins.Start(ctx, plugins.Command{
+func start(ctx context.Context, one resolve.ChainStep) (*process.Process, error) {
+	return process.Start(ctx, process.Command{
 		Path: one.Path, Args: one.Args, Env: os.Environ(), Log: os.Stderr,
 		SocketDir: os.Getenv("PLUGIN_UNIX_SOCKET_DIR"),
 	})

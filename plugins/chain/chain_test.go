@@ -18,6 +18,7 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/chain"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // The test binary is every kernel of a chain: its first argument selects the kernel.
@@ -109,9 +110,9 @@ func config(t testing.TB, names ...string) plugins.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c plugins.ChainConfig
+	var c resolve.ChainConfig
 	for _, name := range names {
-		c.Steps = append(c.Steps, plugins.ChainStep{Name: name, Path: self, Args: []string{"kernel-" + name}})
+		c.Steps = append(c.Steps, resolve.ChainStep{Name: name, Path: self, Args: []string{"kernel-" + name}})
 	}
 	data, err := json.Marshal(c)
 	if err != nil {

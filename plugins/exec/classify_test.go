@@ -7,6 +7,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // The last output of a failed program determines the kind of its failure.
@@ -33,7 +34,7 @@ func TestLastWords(t *testing.T) {
 			for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
 				k := exec.New()
 				device := plugins.Device{Threads: 2, GPU: !test.onCPU}
-				if err := k.Open(t.Context(), device, config(t, plugins.ExecConfig{Command: "cat >/dev/null & " + test.command, Mode: mode})); err != nil {
+				if err := k.Open(t.Context(), device, config(t, resolve.ExecConfig{Command: "cat >/dev/null & " + test.command, Mode: mode})); err != nil {
 					t.Fatal(err)
 				}
 				list, err := call(t, k, `{"a":1}`, `{"a":2}`)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // A program killed by a signal has crashed, which does not condemn its records.
@@ -25,12 +25,12 @@ func TestKilledProgramIsACrash(t *testing.T) {
 			`read a; sh -c 'kill -9 $$'; exit $?`, // as a shell reports it
 			`cat >/dev/null & sh -c 'kill -SEGV $$'`,
 		} {
-			_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, Command: command}), "1")
+			_, err := call(t, open(t, resolve.ExecConfig{Mode: mode, Command: command}), "1")
 			if fault.KindOf(err) != fault.Crash {
 				t.Errorf("%s, %s: %s: %v", mode, command, fault.KindOf(err), err)
 			}
 		}
-		_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, Command: `read a; exit 3`}), "1")
+		_, err := call(t, open(t, resolve.ExecConfig{Mode: mode, Command: `read a; exit 3`}), "1")
 		if fault.KindOf(err) != fault.Batch {
 			t.Errorf("%s: exit status: %s: %v", mode, fault.KindOf(err), err)
 		}
@@ -40,7 +40,7 @@ func TestKilledProgramIsACrash(t *testing.T) {
 // A program that exits between two batches does not affect any record.
 func TestProgramThatEndsBetweenBatches(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
-	k := open(t, plugins.ExecConfig{Command: fmt.Sprintf(`echo $$ > %s; cat`, pid), Mode: exec.ModeStream})
+	k := open(t, resolve.ExecConfig{Command: fmt.Sprintf(`echo $$ > %s; cat`, pid), Mode: exec.ModeStream})
 	for range 3 {
 		expect(t, k, []string{"1"}, []string{"1"})
 		data, err := os.ReadFile(pid)
@@ -79,7 +79,7 @@ func TestPerRecordBlamesOnlyAfterAnotherCrash(t *testing.T) {
 			t.Parallel()
 			count := filepath.Join(t.TempDir(), "runs")
 			command := fmt.Sprintf(`read a; echo x >> %s; runs=$(wc -l < %s); %s`, count, count, test.command)
-			expect(t, open(t, plugins.ExecConfig{Mode: exec.ModePerRecord, Command: command}), []string{"7"}, []string{test.want})
+			expect(t, open(t, resolve.ExecConfig{Mode: exec.ModePerRecord, Command: command}), []string{"7"}, []string{test.want})
 			data, err := os.ReadFile(count)
 			if err != nil || strings.Count(string(data), "x") != test.runs {
 				t.Errorf("%q, %v", data, err)
@@ -96,7 +96,7 @@ func TestAnswerOverTheLimit(t *testing.T) {
 			var before, after runtime.MemStats
 			debug.FreeOSMemory()
 			runtime.ReadMemStats(&before)
-			k := open(t, plugins.ExecConfig{Mode: mode, Command: endless, MaxLine: 1 << 20})
+			k := open(t, resolve.ExecConfig{Mode: mode, Command: endless, MaxLine: 1 << 20})
 			list, err := call(t, k, "1")
 			if mode == exec.ModePerRecord {
 				if len(list) != 1 || !strings.Contains(list[0], "more than 1048576 bytes (max-record-bytes)") {
@@ -114,8 +114,8 @@ func TestAnswerOverTheLimit(t *testing.T) {
 	// The limit applies to one line, without its line ending.
 	line := strings.Repeat("x", 1000)
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
-		expect(t, open(t, plugins.ExecConfig{Mode: mode, Command: `sed -u 's/$/\r/'`, MaxLine: 1000}), []string{line, line}, []string{line, line})
-		list, err := call(t, open(t, plugins.ExecConfig{Mode: mode, Command: `sed -u 's/^b/bb/'`, MaxLine: 1000}), "b"+line[1:])
+		expect(t, open(t, resolve.ExecConfig{Mode: mode, Command: `sed -u 's/$/\r/'`, MaxLine: 1000}), []string{line, line}, []string{line, line})
+		list, err := call(t, open(t, resolve.ExecConfig{Mode: mode, Command: `sed -u 's/^b/bb/'`, MaxLine: 1000}), "b"+line[1:])
 		if err == nil && !strings.Contains(fmt.Sprint(list), "more than 1000 bytes") {
 			t.Errorf("%s: %q", mode, list)
 		}
@@ -141,7 +141,7 @@ func TestOddEndsOfOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := open(t, plugins.ExecConfig{Mode: test.mode, Command: test.command})
+			k := open(t, resolve.ExecConfig{Mode: test.mode, Command: test.command})
 			if test.want != nil {
 				expect(t, k, []string{"1", "2", "3"}, test.want)
 				return

@@ -18,7 +18,7 @@
 //
 // The program's standard error goes to the log; the last line also goes into the error
 // if the program fails. From these last lines the kernel recognizes a program that ran
-// out of device memory or lost the device (see [plugins.Diagnose]). A program killed by
+// out of device memory or lost the device (see [symptom.Diagnose]). A program killed by
 // a signal has crashed. Because the signal may have come from outside, no record is
 // blamed until it crashes a program again, alone. Any other exit fails the batch.
 package exec
@@ -31,6 +31,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 // Modes of running the program.
@@ -44,7 +46,7 @@ const (
 func New() plugins.Kernel { return &kernel{} }
 
 type kernel struct {
-	config   plugins.ExecConfig
+	config   resolve.ExecConfig
 	identity *identity // nil without an ID
 	threads  int
 	onGPU    bool
@@ -65,8 +67,8 @@ func (k *kernel) Describe(_ context.Context, config plugins.Config) (plugins.Inf
 	return info, shell.Check("exec", c.Command)
 }
 
-func parse(config plugins.Config) (plugins.ExecConfig, error) {
-	c := plugins.ExecConfig{}
+func parse(config plugins.Config) (resolve.ExecConfig, error) {
+	c := resolve.ExecConfig{}
 	if err := config.Decode(&c); err != nil {
 		return c, err
 	}
@@ -162,7 +164,7 @@ func (k *kernel) classify(err error) error {
 	if e == nil || e.Kind != fault.Unknown {
 		return err
 	}
-	found, sign := plugins.Diagnose(e.Detail)
+	found, sign := symptom.Diagnose(e.Detail)
 	if found != fault.OOM && !(found == fault.Device && k.onGPU) {
 		found, sign = fault.Batch, ""
 		if killed := (*killedError)(nil); errors.As(err, &killed) {

@@ -18,6 +18,8 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/process"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // kernelVariable turns the test binary into a kernel program.
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func config(t testing.TB, c plugins.ExecConfig) plugins.Config {
+func config(t testing.TB, c resolve.ExecConfig) plugins.Config {
 	t.Helper()
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -58,7 +60,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			kerneltest.Run(t, exec.New, kerneltest.Options{
-				Config:     config(t, plugins.ExecConfig{Command: test.command, Mode: test.mode}),
+				Config:     config(t, resolve.ExecConfig{Command: test.command, Mode: test.mode}),
 				Device:     plugins.Device{Name: "CPU 0", Threads: 2},
 				LargeBatch: test.large,
 			})
@@ -70,14 +72,14 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv(kernelVariable, "exec")
-		kerneltest.RunBinary(t, plugins.Command{Path: path, SocketDir: t.TempDir()}, kerneltest.Options{
-			Config: config(t, plugins.ExecConfig{Command: "cat"}),
+		kerneltest.RunBinary(t, process.Command{Path: path, SocketDir: t.TempDir()}, kerneltest.Options{
+			Config: config(t, resolve.ExecConfig{Command: "cat"}),
 		})
 	})
 }
 
 // open returns an open kernel, which is closed at the end of the test.
-func open(t *testing.T, c plugins.ExecConfig) plugins.Kernel {
+func open(t *testing.T, c resolve.ExecConfig) plugins.Kernel {
 	t.Helper()
 	k := exec.New()
 	if err := k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 2}, config(t, c)); err != nil {
@@ -142,35 +144,35 @@ func expect(t *testing.T, k plugins.Kernel, records, want []string) {
 
 func TestModes(t *testing.T) {
 	t.Run("stream keeps its process", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Command: `n=0; while read a; do n=$((n+1)); echo $n; done`, Mode: exec.ModeStream})
+		k := open(t, resolve.ExecConfig{Command: `n=0; while read a; do n=$((n+1)); echo $n; done`, Mode: exec.ModeStream})
 		expect(t, k, []string{"a", "b"}, []string{"1", "2"})
 		expect(t, k, []string{"c"}, []string{"3"})
 	})
 	t.Run("by default each batch has a process", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Command: `awk '{ print ++n }'`})
+		k := open(t, resolve.ExecConfig{Command: `awk '{ print ++n }'`})
 		expect(t, k, []string{"a", "b"}, []string{"1", "2"})
 		expect(t, k, []string{"c"}, []string{"1"})
 	})
 	t.Run("answers only at the end", func(t *testing.T) {
-		expect(t, open(t, plugins.ExecConfig{Command: "sort", Mode: exec.ModeBatch}), []string{"3", "1", "2"}, []string{"1", "2", "3"})
-		expect(t, open(t, plugins.ExecConfig{Command: "tac", Mode: exec.ModeBatch}), []string{"3", "1", "2"}, []string{"2", "1", "3"})
+		expect(t, open(t, resolve.ExecConfig{Command: "sort", Mode: exec.ModeBatch}), []string{"3", "1", "2"}, []string{"1", "2", "3"})
+		expect(t, open(t, resolve.ExecConfig{Command: "tac", Mode: exec.ModeBatch}), []string{"3", "1", "2"}, []string{"2", "1", "3"})
 	})
 	t.Run("last line without its end", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Command: `printf '1\n2'`, Mode: exec.ModeBatch})
+		k := open(t, resolve.ExecConfig{Command: `printf '1\n2'`, Mode: exec.ModeBatch})
 		expect(t, k, []string{"a", "b"}, []string{"1", "2"})
 	})
 	t.Run("empty line drops", func(t *testing.T) {
 		for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
-			k := open(t, plugins.ExecConfig{Command: `sed -u 's/drop//'`, Mode: mode})
+			k := open(t, resolve.ExecConfig{Command: `sed -u 's/drop//'`, Mode: mode})
 			expect(t, k, []string{"1", "drop", "3"}, []string{"1", "drop", "3"})
 		}
 	})
 	t.Run("carriage return is not part of a line", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Command: `sed -u 's/$/\r/'`, Mode: exec.ModeStream})
+		k := open(t, resolve.ExecConfig{Command: `sed -u 's/$/\r/'`, Mode: exec.ModeStream})
 		expect(t, k, []string{"1", ""}, []string{"1", "drop"})
 	})
 	t.Run("per record", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Mode: exec.ModePerRecord, Command: `
+		k := open(t, resolve.ExecConfig{Mode: exec.ModePerRecord, Command: `
 			read n
 			case $n in
 			0) ;;
@@ -181,21 +183,21 @@ func TestModes(t *testing.T) {
 	})
 	t.Run("a program that does not read", func(t *testing.T) {
 		for _, mode := range []string{exec.ModeBatch, exec.ModePerRecord} {
-			k := open(t, plugins.ExecConfig{Mode: mode, Command: `echo 1`})
+			k := open(t, resolve.ExecConfig{Mode: mode, Command: `echo 1`})
 			expect(t, k, []string{strings.Repeat("x", 1<<20)}, []string{"1"})
 		}
 	})
 }
 
 func TestConfiguration(t *testing.T) {
-	k := open(t, plugins.ExecConfig{Command: `printf '%s\n' "$GPURUN_KERNEL_CONFIG"`, Mode: exec.ModeBatch, Config: json.RawMessage(`{"model": "a b"}`)})
+	k := open(t, resolve.ExecConfig{Command: `printf '%s\n' "$GPURUN_KERNEL_CONFIG"`, Mode: exec.ModeBatch, Config: json.RawMessage(`{"model": "a b"}`)})
 	got, err := call(t, k, "1")
 	if err != nil || len(got) != 1 || strings.ReplaceAll(got[0], " ", "") != `{"model":"ab"}` {
 		t.Errorf("%q, %v", got, err)
 	}
 	t.Setenv("GPURUN_KERNEL", "a cookie")
 	t.Setenv("PLUGIN_PROTOCOL_VERSIONS", "1")
-	k = open(t, plugins.ExecConfig{Command: `env | grep -c -e ^PLUGIN_ -e ^GPURUN_KERNEL || true`, Mode: exec.ModeBatch})
+	k = open(t, resolve.ExecConfig{Command: `env | grep -c -e ^PLUGIN_ -e ^GPURUN_KERNEL || true`, Mode: exec.ModeBatch})
 	expect(t, k, []string{"1"}, []string{"0"})
 }
 
@@ -225,7 +227,7 @@ func TestPlainMistakes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := config(t, plugins.ExecConfig{Command: test.command, Mode: test.mode})
+			c := config(t, resolve.ExecConfig{Command: test.command, Mode: test.mode})
 			_, described := exec.New().Describe(t.Context(), c)
 			opened := exec.New().Open(t.Context(), plugins.Device{}, c)
 			for when, err := range map[string]error{"describe": described, "open": opened} {
@@ -241,7 +243,7 @@ func TestPlainMistakes(t *testing.T) {
 		})
 	}
 	for _, command := range []string{"cat", "/bin/cat -u", "LC_ALL=C sort", "'/bin/cat'", "$HOME/x", "{ cat; }", "cd / && cat", "test -t 0"} {
-		if _, err := exec.New().Describe(t.Context(), config(t, plugins.ExecConfig{Command: command})); err != nil {
+		if _, err := exec.New().Describe(t.Context(), config(t, resolve.ExecConfig{Command: command})); err != nil {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
@@ -270,7 +272,7 @@ func TestMisbehavingPrograms(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			k := open(t, plugins.ExecConfig{Command: test.command, Mode: test.mode})
+			k := open(t, resolve.ExecConfig{Command: test.command, Mode: test.mode})
 			for range 2 {
 				_, err := call(t, k, "1", "2", "3")
 				if err == nil {
@@ -303,13 +305,13 @@ func TestStreamEndsWithALineTooMany(t *testing.T) {
 		}
 	}
 	t.Run("in a batch", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Command: `while read a; do printf '%s\nextra\n' $a; done`, Mode: exec.ModeStream})
+		k := open(t, resolve.ExecConfig{Command: `while read a; do printf '%s\nextra\n' $a; done`, Mode: exec.ModeStream})
 		_, err := call(t, k, "1")
 		refuses(t, err)
 	})
 	t.Run("between batches", func(t *testing.T) {
 		go1, late := filepath.Join(t.TempDir(), "go"), filepath.Join(t.TempDir(), "late")
-		k := open(t, plugins.ExecConfig{Mode: exec.ModeStream, Command: fmt.Sprintf(
+		k := open(t, resolve.ExecConfig{Mode: exec.ModeStream, Command: fmt.Sprintf(
 			`while read a; do echo $a; case $a in 2) (until [ -e %s ]; do sleep 0.01; done; echo extra; : > %s) & ;; esac; done`, go1, late)})
 		expect(t, k, []string{"1"}, []string{"1"})
 		expect(t, k, []string{"2"}, []string{"2"})
@@ -324,7 +326,7 @@ func TestStreamEndsWithALineTooMany(t *testing.T) {
 		expect(t, k, []string{"4"}, []string{"4"}) // with a new program
 	})
 	t.Run("at the end", func(t *testing.T) {
-		k := open(t, plugins.ExecConfig{Command: `while read a; do echo $a; done; echo total`, Mode: exec.ModeStream})
+		k := open(t, resolve.ExecConfig{Command: `while read a; do echo $a; done; echo total`, Mode: exec.ModeStream})
 		expect(t, k, []string{"1"}, []string{"1"})
 		refuses(t, k.Close())
 	})
@@ -337,14 +339,14 @@ func TestSlowStreamProgramIsNotBlamed(t *testing.T) {
 	for i := range records {
 		records[i] = strings.Repeat("x", 64<<10) // more than a pipe holds
 	}
-	k := open(t, plugins.ExecConfig{Mode: exec.ModeStream, Command: `read a; echo $a; sleep 3; cat`})
+	k := open(t, resolve.ExecConfig{Mode: exec.ModeStream, Command: `read a; echo $a; sleep 3; cat`})
 	expect(t, k, records, records)
 	expect(t, k, records[:2], records[:2])
 }
 
 // Close reports how a program exits after the last batch.
 func TestCloseTellsTheEnd(t *testing.T) {
-	k := open(t, plugins.ExecConfig{Command: `cat; echo "cannot save" >&2; exit 6`, Mode: exec.ModeStream})
+	k := open(t, resolve.ExecConfig{Command: `cat; echo "cannot save" >&2; exit 6`, Mode: exec.ModeStream})
 	expect(t, k, []string{"1"}, []string{"1"})
 	if err := k.Close(); err == nil || !strings.Contains(err.Error(), "exit status 6: cannot save") {
 		t.Errorf("close: %v", err)
@@ -360,7 +362,7 @@ func TestLargeRecords(t *testing.T) {
 	records := []string{big, "small", big, big}
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
 		t.Run(mode, func(t *testing.T) {
-			expect(t, open(t, plugins.ExecConfig{Command: "cat", Mode: mode}), records, records)
+			expect(t, open(t, resolve.ExecConfig{Command: "cat", Mode: mode}), records, records)
 		})
 	}
 	t.Run("many", func(t *testing.T) {
@@ -368,7 +370,7 @@ func TestLargeRecords(t *testing.T) {
 		for i := range many {
 			many[i] = fmt.Sprintf(`{"id":%d}`, i)
 		}
-		expect(t, open(t, plugins.ExecConfig{Command: "cat"}), many, many)
+		expect(t, open(t, resolve.ExecConfig{Command: "cat"}), many, many)
 	})
 }
 
@@ -378,7 +380,7 @@ func TestGrandchildren(t *testing.T) {
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch, exec.ModePerRecord} {
 		t.Run(mode, func(t *testing.T) {
 			defer os.Remove(pids)
-			k := open(t, plugins.ExecConfig{Mode: mode, Command: fmt.Sprintf(`sleep 1000 & echo $! >> %s; cat`, pids)})
+			k := open(t, resolve.ExecConfig{Mode: mode, Command: fmt.Sprintf(`sleep 1000 & echo $! >> %s; cat`, pids)})
 			expect(t, k, []string{"1"}, []string{"1"})
 			begin := time.Now()
 			if err := k.Close(); err != nil {
@@ -401,7 +403,7 @@ func TestGrandchildren(t *testing.T) {
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
 		t.Run("setsid, "+mode, func(t *testing.T) {
 			defer os.Remove(pids)
-			k := open(t, plugins.ExecConfig{Mode: mode, Command: fmt.Sprintf(`setsid sleep 1000 & echo $! >> %s; sleep 0.1; head -n 1; exit 3`, pids)})
+			k := open(t, resolve.ExecConfig{Mode: mode, Command: fmt.Sprintf(`setsid sleep 1000 & echo $! >> %s; sleep 0.1; head -n 1; exit 3`, pids)})
 			defer func() {
 				data, _ := os.ReadFile(pids)
 				for _, field := range strings.Fields(string(data)) {

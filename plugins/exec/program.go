@@ -17,6 +17,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // program is a running instance of the user's program.
@@ -48,7 +49,7 @@ const (
 
 // startProgram runs the command through the shell in its own process group, which dies
 // with the program and with the kernel.
-func startProgram(config plugins.ExecConfig) (*program, error) {
+func startProgram(config resolve.ExecConfig) (*program, error) {
 	stdinChild, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func startProgram(config plugins.ExecConfig) (*program, error) {
 }
 
 // shellCommand returns how to run the command.
-func shellCommand(config plugins.ExecConfig) (string, []string) {
+func shellCommand(config resolve.ExecConfig) (string, []string) {
 	args := shell.Args(config.Command)
 	if config.Mode == ModeStream {
 		if stdbuf, err := osexec.LookPath("stdbuf"); err == nil {
@@ -108,7 +109,7 @@ func shellCommand(config plugins.ExecConfig) (string, []string) {
 	return shell.Path, args
 }
 
-func environment(config plugins.ExecConfig) []string {
+func environment(config resolve.ExecConfig) []string {
 	env := shell.Environment()
 	if config.Mode == ModeStream && os.Getenv("PYTHONUNBUFFERED") == "" {
 		env = append(env, "PYTHONUNBUFFERED=1")

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 func unrulyCommand(t *testing.T, args string) string {
@@ -30,7 +31,7 @@ type job struct {
 	marked  int
 }
 
-func newJob(t *testing.T, config plugins.ExecConfig) *job {
+func newJob(t *testing.T, config resolve.ExecConfig) *job {
 	return &job{t: t, kernel: open(t, config), answers: map[int]string{}}
 }
 
@@ -105,7 +106,7 @@ func TestSurplusLineNeverShiftsAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, plugins.ExecConfig{Command: unrulyCommand(t, test.args)})
+			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(t, test.args)})
 			j.run(0, test.records, test.sizes...)
 			j.check()
 			if len(j.answers) != test.records-test.marked || j.marked != test.marked {
@@ -126,7 +127,7 @@ func TestChaoticProgramGivesNoWrongAnswer(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, plugins.ExecConfig{Command: unrulyCommand(t, args)})
+			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(t, args)})
 			j.run(0, 400, 32, 7, 1, 60)
 			j.check()
 			t.Logf("%d answers, %d marked", len(j.answers), j.marked)
@@ -140,7 +141,7 @@ func TestIdentityProvesEachLine(t *testing.T) {
 	for _, args := range []string{"-chance 0.02 -late 5ms", "-chance 0.02 -delay 1ms -pool 64", "-chance 0.01 -text ''"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, plugins.ExecConfig{Command: unrulyCommand(t, args), Mode: exec.ModeStream, ID: "id"})
+			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(t, args), Mode: exec.ModeStream, ID: "id"})
 			j.run(0, 300, 50, 1, 20)
 			j.check()
 		})
@@ -151,7 +152,7 @@ func TestIdentity(t *testing.T) {
 	for _, mode := range []string{exec.ModeStream, exec.ModeBatch} {
 		t.Run(mode, func(t *testing.T) {
 			// The same value may be written differently.
-			k := open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/"a/"\\u0061/; s/:1,/:1.0,/'`})
+			k := open(t, resolve.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/"a/"\\u0061/; s/:1,/:1.0,/'`})
 			expect(t, k, []string{`{"id":1,"x":2}`, `{"id":"ab"}`}, []string{`{"id":1.0,"x":2}`, `{"id":"\u0061b"}`})
 			// A record that cannot be identified is not sent to the program.
 			expect(t, k, []string{`{"id":3}`, `{"x":4}`, `{"id":null}`, `7`, `{"id":5}`}, []string{
@@ -163,7 +164,7 @@ func TestIdentity(t *testing.T) {
 			})
 			expect(t, k, []string{`{"x":4}`}, []string{`failed: exec: the record has no member "id", which exec-id needs to check the answer`})
 			// An empty line drops its record.
-			k = open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/.*drop.*//'`})
+			k = open(t, resolve.ExecConfig{Mode: mode, ID: "id", Command: `sed -u 's/.*drop.*//'`})
 			expect(t, k, []string{`{"id":1}`, `{"id":2,"drop":1}`, `{"id":3}`, `{"id":4,"drop":1}`}, []string{`{"id":1}`, "drop", `{"id":3}`, "drop"})
 			for command, says := range map[string]string{
 				`sed -u 's/id/other/'`:       `no member "id"`,
@@ -173,14 +174,14 @@ func TestIdentity(t *testing.T) {
 				`sed -u 's/12/12.5/'`:        `12.5`,
 				`sed -u 's/{.*/Warning: x/'`: `not a JSON object`,
 			} {
-				_, err := call(t, open(t, plugins.ExecConfig{Mode: mode, ID: "id", Command: command}), `{"id":12}`)
+				_, err := call(t, open(t, resolve.ExecConfig{Mode: mode, ID: "id", Command: command}), `{"id":12}`)
 				if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "exec-id") || fault.KindOf(err) != fault.Batch {
 					t.Errorf("%s: %v", command, err)
 				}
 			}
 		})
 	}
-	c := config(t, plugins.ExecConfig{Command: "cat", Mode: exec.ModePerRecord, ID: "id"})
+	c := config(t, resolve.ExecConfig{Command: "cat", Mode: exec.ModePerRecord, ID: "id"})
 	if _, err := exec.New().Describe(t.Context(), c); fault.KindOf(err) != fault.Usage || fault.As(err).Value != "exec-id" {
 		t.Errorf("per record: %v", err)
 	}

@@ -91,7 +91,7 @@ func (k *kernel) exchange(p *program, batch plugins.Batch) ([][]byte, error) {
 			p.stop(written)
 			return nil, err
 		}
-		k.patience.note(first, p.out.waited)
+		k.patience.observe(first, p.out.waited)
 		p.out.waited, p.answered, first = 0, true, false
 		lines = append(lines, line)
 	}
@@ -169,7 +169,7 @@ const (
 	patienceFactor = 10
 )
 
-func (p *patience) note(first bool, waited time.Duration) {
+func (p *patience) observe(first bool, waited time.Duration) {
 	if first {
 		p.first = max(p.first, waited, 1) // 0 means unknown
 	} else {

@@ -74,6 +74,22 @@ type Info struct {
 	ReadsFetched bool `json:"reads_fetched,omitempty"`
 }
 
+// maxInFlight and maxAhead bound the memory that a kernel can make both sides hold.
+const (
+	maxInFlight = 64
+	maxAhead    = 128
+)
+
+// Bounded returns the description without numbers that make no sense.
+func (i Info) Bounded() Info {
+	i.BatchSize = min(max(i.BatchSize, 0), math.MaxInt32)
+	i.InFlight = min(max(i.InFlight, 0), maxInFlight)
+	i.Ahead = min(max(i.Ahead, 0), maxAhead)
+	i.MaxWorkers = min(max(i.MaxWorkers, 0), math.MaxInt32)
+	i.RecordTimeout = max(i.RecordTimeout, 0)
+	return i
+}
+
 // RecordLimit returns how long a record may take at a kernel with a RecordTimeout, its wait for
 // its turn included. It is 0 for other kernels.
 func (i Info) RecordLimit() time.Duration {
@@ -84,7 +100,7 @@ func (i Info) RecordLimit() time.Duration {
 }
 
 // Then returns what a chain needs in which next computes the results of i. Inputs, GroupBy and
-// ReadsFetched are those of the first step only, because no other sees the original records.
+// ReadsFetched come from the first step only, because no other sees the original records.
 func (i Info) Then(next Info) Info {
 	i.BatchSize = least(i.BatchSize, next.BatchSize)
 	i.MaxWorkers = least(i.MaxWorkers, next.MaxWorkers)

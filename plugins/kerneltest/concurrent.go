@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // concurrent returns the kernel if it is a concurrent one, and how many records it
@@ -68,7 +69,7 @@ func checkGiveUp(t trial) {
 	cancel()
 	select {
 	case a := <-answered:
-		if a.Err == plugins.ErrUnresponsive {
+		if a.Err == process.ErrUnresponsive {
 			t.fail(ObeyContext, "the kernel did not give up a record")
 		}
 	case <-time.After(giveUpTime):

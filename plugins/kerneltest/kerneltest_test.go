@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // kernelVariable turns the test binary into a kernel program.
@@ -114,30 +115,30 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-func self(t *testing.T) plugins.Command {
+func self(t *testing.T) process.Command {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plugins.Command{Path: path, Env: os.Environ(), SocketDir: t.TempDir()}
+	return process.Command{Path: path, Env: os.Environ(), SocketDir: t.TempDir()}
 }
 
-// process is the Process of an otherwise correct kernel.
-type process func(plugins.Batch, *plugins.Results) error
+// computes is the Process of an otherwise correct kernel.
+type computes func(plugins.Batch, *plugins.Results) error
 
-func broken(f process) plugins.Kernel { return brokenKernel{process: f} }
+func broken(f computes) plugins.Kernel { return brokenKernel{process: f} }
 
 type brokenKernel struct {
 	plugins.Base
-	process process
+	process computes
 }
 
 func (b brokenKernel) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	return b.process(batch, results)
 }
 
-func each(f func(i int, record []byte, results *plugins.Results)) process {
+func each(f func(i int, record []byte, results *plugins.Results)) computes {
 	return func(batch plugins.Batch, results *plugins.Results) error {
 		for i := range batch.Len() {
 			f(i, batch.Record(i), results)
@@ -412,7 +413,7 @@ func TestDyingBinary(t *testing.T) {
 }
 
 func TestNoKernel(t *testing.T) {
-	session := kerneltest.NewSession(kerneltest.Binary(plugins.Command{Path: "/bin/true"}), kerneltest.Options{})
+	session := kerneltest.NewSession(kerneltest.Binary(process.Command{Path: "/bin/true"}), kerneltest.Options{})
 	defer session.Close()
 	if outcome := session.Run(t.Context(), find(t, "verdicts")); outcome.Err == nil {
 		t.Error("it passed")

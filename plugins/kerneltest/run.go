@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // Run runs all checks as subtests, twice: on kernels from newKernel directly, and
@@ -18,7 +19,7 @@ func Run(t *testing.T, newKernel func() plugins.Kernel, o Options) {
 
 // RunBinary runs all checks as subtests on a built program, started as a worker would
 // start it. If command.Env is nil, the program inherits the test's environment.
-func RunBinary(t *testing.T, command plugins.Command, o Options) {
+func RunBinary(t *testing.T, command process.Command, o Options) {
 	t.Helper()
 	if command.Env == nil {
 		command.Env = os.Environ()

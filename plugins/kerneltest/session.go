@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
 )
 
 // Starter returns a fresh kernel on which no method has been called. end frees its
@@ -24,15 +25,15 @@ func Direct(newKernel func() plugins.Kernel) Starter {
 // within this process.
 func Loopback(newKernel func() plugins.Kernel) Starter {
 	return func(context.Context) (plugins.Kernel, func(), error) {
-		k, end := plugins.Loopback(newKernel())
+		k, end := process.Loopback(newKernel())
 		return k, end, nil
 	}
 }
 
 // Binary returns a Starter that runs a kernel program.
-func Binary(command plugins.Command) Starter {
+func Binary(command process.Command) Starter {
 	return func(ctx context.Context) (plugins.Kernel, func(), error) {
-		process, err := plugins.Start(ctx, command)
+		process, err := process.Start(ctx, command)
 		if err != nil {
 			return nil, nil, err
 		}

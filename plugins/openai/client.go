@@ -12,7 +12,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,7 +109,7 @@ func (c *client) read(response *http.Response, body []byte) (got reply, instead 
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case retriable(status):
-		instead = answer(plugins.RetryAfter(min(retryAfter(response.Header.Get("Retry-After"), time.Now()), c.settings.maxOutage), "%s", c.problem(response, body)))
+		instead = answer(plugins.RetryAfter(min(keepalive.RetryAfter(response.Header, time.Now()), c.settings.maxOutage), "%s", c.problem(response, body)))
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			instead.Server = plugins.ServerRefuses
 		}
@@ -313,15 +312,4 @@ func (c *client) distrusted(err error) error {
 		e.Message += "; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE"
 	}
 	return e
-}
-
-// retryAfter reads a Retry-After header: seconds, or a date. It returns 0 if there is none.
-func retryAfter(text string, now time.Time) time.Duration {
-	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 {
-		return Seconds(n)
-	}
-	if date, err := http.ParseTime(text); err == nil {
-		return max(0, date.Sub(now))
-	}
-	return 0
 }

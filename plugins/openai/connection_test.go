@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // rawServer lets a function write the answers to requests. The function gets the text of the
@@ -135,7 +136,7 @@ func TestBytesAfterAnAnswerWithTLS(t *testing.T) {
 		fmt.Fprint(conn, response(200, "surplus"))
 		sent <- struct{}{}
 	})
-	data, _ := json.Marshal(plugins.OpenAIConfig{URL: "https://" + inner.Addr().String(), Config: json.RawMessage(rawConfig + "}")})
+	data, _ := json.Marshal(resolve.OpenAIConfig{URL: "https://" + inner.Addr().String(), Config: json.RawMessage(rawConfig + "}")})
 	s, err := parse(data, nil)
 	if err != nil {
 		t.Fatal(err)

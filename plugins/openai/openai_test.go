@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // A template makes a request of each record; the answer becomes a member.
@@ -205,7 +206,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"https://api.example/v1", `{}`, "set the environment variable OPENAI_API_KEY"},
 		{"https://api.example/v1", `{"api_key_env":"MY_KEY"}`, "set the environment variable MY_KEY"},
 	} {
-		data, _ := json.Marshal(plugins.OpenAIConfig{URL: test[0], Config: json.RawMessage(test[1])})
+		data, _ := json.Marshal(resolve.OpenAIConfig{URL: test[0], Config: json.RawMessage(test[1])})
 		if _, err := New().Describe(t.Context(), data); err == nil || !strings.Contains(err.Error(), test[2]) {
 			t.Errorf("%s %s: %v, want %q", test[0], test[1], err, test[2])
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // Endpoints that templates can use.
@@ -31,7 +32,7 @@ const (
 	TruncatedFail = "fail"
 )
 
-// paths are those of the endpoints below the base URL.
+// paths lead to the endpoints, from the base URL on.
 var paths = map[string]string{Chat: "/chat/completions", Completions: "/completions", Embeddings: "/embeddings"}
 
 const (
@@ -103,7 +104,7 @@ type settings struct {
 
 // parse checks the configuration. server is nil unless the caller of the kernel runs it.
 func parse(config plugins.Config, server *Server) (settings, error) {
-	c := plugins.OpenAIConfig{}
+	c := resolve.OpenAIConfig{}
 	if err := config.Decode(&c); err != nil {
 		return settings{}, err
 	}

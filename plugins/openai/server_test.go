@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // fakeServer is a server with OpenAI's API. The text of a request decides how it answers:
@@ -146,7 +147,7 @@ func open(t *testing.T, base, config string) *kernel {
 
 func tryOpen(t *testing.T, k *kernel, base, config string) error {
 	t.Helper()
-	data, err := json.Marshal(plugins.OpenAIConfig{URL: base, Config: json.RawMessage(config)})
+	data, err := json.Marshal(resolve.OpenAIConfig{URL: base, Config: json.RawMessage(config)})
 	if err != nil {
 		t.Fatal(err)
 	}

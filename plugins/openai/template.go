@@ -110,7 +110,7 @@ func appendText(dst, value []byte) ([]byte, error) {
 // appendInside appends a text as part of a JSON string.
 func appendInside(dst, text []byte) []byte {
 	start := len(dst)
-	dst = jsonline.AppendStringBytes(dst, text)
+	dst = jsonline.AppendString(dst, text)
 	copy(dst[start:], dst[start+1:len(dst)-1]) // without its quotes
 	return dst[:len(dst)-2]
 }

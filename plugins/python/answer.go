@@ -110,42 +110,42 @@ func part(memory []byte, a *area) ([]byte, error) {
 
 var errInconsistent = fault.PythonAnswer.Of(fault.Batch, "Python's response is inconsistent")
 
-// refuse settles the records that failed or were dropped before the last step.
+// refuse decides the records that failed or were dropped before the last step.
 func (d *decoder) refuse(a *answer) error {
-	settled := make([]bool, d.batch.Len())
-	settle := func(rows *area, verdict func(row int)) error {
+	decided := make([]bool, d.batch.Len())
+	decide := func(rows *area, verdict func(row int)) error {
 		list, err := d.counts(rows)
 		if err != nil {
 			return err
 		}
 		for _, row := range list {
-			if int(row) >= len(settled) || settled[row] {
+			if int(row) >= len(decided) || decided[row] {
 				return errInconsistent
 			}
-			settled[row] = true
+			decided[row] = true
 			verdict(int(row))
 		}
 		return nil
 	}
-	if err := settle(a.Dropped, d.results.Drop); err != nil {
+	if err := decide(a.Dropped, d.results.Drop); err != nil {
 		return err
 	}
 	for _, r := range a.Refused {
-		if err := settle(&r.Rows, func(row int) { d.results.FailIn(row, r.Step, r.Message) }); err != nil {
+		if err := decide(&r.Rows, func(row int) { d.results.FailIn(row, r.Step, r.Message) }); err != nil {
 			return err
 		}
 	}
 	for _, r := range a.Raised {
-		if r.Row < 0 || r.Row >= len(settled) || settled[r.Row] || a.Whole == nil {
+		if r.Row < 0 || r.Row >= len(decided) || decided[r.Row] || a.Whole == nil {
 			return errInconsistent
 		}
-		settled[r.Row] = true
+		decided[r.Row] = true
 		d.results.Raise(r.Row, plugins.WithWhole(r.err(), a.Whole.Message, d.batch.Len()))
 	}
 	for _, attempt := range a.Attempts {
 		d.results.Attempt(attempt.err())
 	}
-	for i, done := range settled {
+	for i, done := range decided {
 		if !done {
 			d.rows = append(d.rows, i)
 		}

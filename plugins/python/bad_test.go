@@ -15,11 +15,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // Unusable files are rejected before any record, with the reason.
 func TestUnusableFiles(t *testing.T) {
-	needPython(t)
+	describe := describer(t)
 	const process = "def process(batch): return batch\n"
 	for name, test := range map[string]struct {
 		source string
@@ -48,15 +49,12 @@ func TestUnusableFiles(t *testing.T) {
 		"no UTF-8 anywhere": {"x = '\xff'\n" + process, "kernel kernel.py: SyntaxError: ", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := python.New()
-			defer k.Close()
-			c := config(t, plugins.PythonConfig{File: write(t, test.source)})
-			_, err := k.Describe(t.Context(), c)
+			_, err := describe(test.source)
 			if test.opened {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = k.Open(t.Context(), plugins.Device{Name: "CPU 0"}, c)
+				_, err = try(t, test.source)
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Fatalf("got %v, not %s", err, test.want)
@@ -311,7 +309,7 @@ func TestTraceback(t *testing.T) {
 	if err := os.WriteFile(path, []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	k := start(t, "", func(c *plugins.PythonConfig) { c.File = path })
+	k := start(t, "", func(c *resolve.PythonConfig) { c.File = path })
 	_, err := call(t, k, "{}")
 	if err == nil || err.Error() != "RuntimeError: bad text" {
 		t.Fatal(err)
@@ -331,7 +329,7 @@ func TestTraceback(t *testing.T) {
 func TestHangingSetup(t *testing.T) {
 	needPython(t)
 	k := python.New()
-	c := config(t, plugins.PythonConfig{File: write(t, "import time\ndef process(batch): return batch\ndef setup(ctx): time.sleep(1000)\n")})
+	c := config(t, resolve.PythonConfig{File: write(t, "import time\ndef process(batch): return batch\ndef setup(ctx): time.sleep(1000)\n")})
 	if _, err := k.Describe(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/process"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 func detail(err error) string {
@@ -25,25 +27,37 @@ func detail(err error) string {
 func TestConformance(t *testing.T) {
 	needPython(t)
 	for name, source := range map[string]string{
-		"columns": "def process(batch): return {'length': [len(t) for t in batch['text']]}",
 		"records": "def process(batch):\n    for r in batch: r['length'] = len(r['text'])\n    return batch",
 		"lines":   "def process(batch): return [dict(r, n=1) for r in batch]",
 		"prepare": "def prepare(batch): return [t.upper() for t in batch['text']]\ndef process(texts): return {'upper': texts}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			kerneltest.Run(t, python.New, kerneltest.Options{
-				Config: config(t, plugins.PythonConfig{File: write(t, source)}), LargeBatch: 300,
+			session := kerneltest.NewSession(kerneltest.Loopback(python.New), kerneltest.Options{
+				Config: config(t, resolve.PythonConfig{File: write(t, source)}), LargeBatch: 300,
 			})
+			defer session.Close()
+			for _, check := range kerneltest.Checks() {
+				if check.Opened { // the others are the same for all files
+					if outcome := session.Run(t.Context(), check); outcome.Err != nil {
+						t.Error(outcome)
+					}
+				}
+			}
 		})
 	}
+	t.Run("columns", func(t *testing.T) {
+		kerneltest.Run(t, python.New, kerneltest.Options{
+			Config: config(t, resolve.PythonConfig{File: write(t, "def process(batch): return {'length': [len(t) for t in batch['text']]}")}), LargeBatch: 300,
+		})
+	})
 	t.Run("binary", func(t *testing.T) {
 		path, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Setenv(kernelVariable, "python")
-		kerneltest.RunBinary(t, plugins.Command{Path: path, SocketDir: t.TempDir()}, kerneltest.Options{
-			Config: config(t, plugins.PythonConfig{File: write(t, "def process(batch): return {'again': batch['text']}")}),
+		kerneltest.RunBinary(t, process.Command{Path: path, SocketDir: t.TempDir()}, kerneltest.Options{
+			Config: config(t, resolve.PythonConfig{File: write(t, "def process(batch): return {'again': batch['text']}")}),
 		})
 	})
 }
@@ -94,7 +108,7 @@ def setup(ctx):
     expressions = ctx.config
 def process(batch):
     return {expression: [repr(eval(expression))] * len(batch) for expression in expressions}
-`, func(c *plugins.PythonConfig) { c.Config = encoded })
+`, func(c *resolve.PythonConfig) { c.Config = encoded })
 	for range 2 { // the second batch includes the fields
 		results, err := plugins.Call(t.Context(), k, batch(records...))
 		if err != nil {

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // then adds steps to a kernel, named second.py, third.py.
-func then(t testing.TB, sources ...string) func(*plugins.PythonConfig) {
-	return func(c *plugins.PythonConfig) {
+func then(t testing.TB, sources ...string) func(*resolve.PythonConfig) {
+	return func(c *resolve.PythonConfig) {
 		c.Name = "first.py"
 		for i, source := range sources {
 			name := []string{"second.py", "third.py"}[i]
@@ -21,7 +21,7 @@ func then(t testing.TB, sources ...string) func(*plugins.PythonConfig) {
 			if err := os.WriteFile(path, []byte(source), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			c.Then = append(c.Then, plugins.PythonStep{Name: name, File: path, Config: json.RawMessage(`{"n":2}`)})
+			c.Then = append(c.Then, resolve.PythonStep{Name: name, File: path, Config: json.RawMessage(`{"n":2}`)})
 		}
 	}
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shell"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 //go:embed runner/*.py
@@ -47,7 +48,7 @@ sys.modules["gpurun"] = sys.modules["gpurun_runner.api"]
 sys.modules["gpurun_runner." + sys.argv[3]].main()
 `
 
-// oldest is plugins.OldestPython.
+// oldest is resolve.OldestPython.
 var oldest = []int{3, 9}
 
 const (
@@ -237,7 +238,7 @@ func (c *child) greet(ctx context.Context) error {
 	c.version = fmt.Sprintf("%d.%d.%d", hello.Version[0], hello.Version[1], hello.Version[2])
 	if slices.Compare(hello.Version[:], oldest) < 0 {
 		return fault.NoPython.New("%s is Python %s; Python kernels need %s or newer: activate another environment, or name an interpreter",
-			c.interpreter, c.version, plugins.OldestPython).Set("python")
+			c.interpreter, c.version, resolve.OldestPython).Set("python")
 	}
 	return nil
 }
@@ -317,7 +318,7 @@ func (c *child) explain(err error) error {
 		return e
 	}
 	how, outside := c.ending()
-	return plugins.Died(fmt.Sprintf("%s ended: %s", c.what, how), outside, c.lastWords())
+	return symptom.Died(fmt.Sprintf("%s ended: %s", c.what, how), outside, c.lastWords())
 }
 
 // missing is the error for requirements that are not installed, with the command

@@ -66,9 +66,9 @@ func (a *asked) compute(ctx context.Context, record plugins.Record) plugins.Answ
 	if err != nil {
 		return plugins.FailedBy(err)
 	}
-	defer a.session.space.give(number)
+	defer a.session.space.free(number)
 	if err := a.send(number, record); err != nil {
-		a.settle(number, plugins.FailedBy(err))
+		a.reply(number, plugins.FailedBy(err))
 	}
 	select {
 	case answer := <-r.answer:
@@ -103,7 +103,7 @@ func (a *asked) add(r *askedRecord) (uint64, error) {
 
 // send writes a line and its files to the shared memory and sends Python their positions.
 func (a *asked) send(number uint64, record plugins.Record) error {
-	at, err := a.session.space.take(number, record.Size(), true)
+	at, err := a.session.space.alloc(number, record.Size(), true)
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (a *asked) send(number uint64, record plugins.Record) error {
 	return nil
 }
 
-// settle answers a record. It returns false if there is no such record.
-func (a *asked) settle(number uint64, answer plugins.Answer) bool {
+// reply answers a record. It returns false if there is no such record.
+func (a *asked) reply(number uint64, answer plugins.Answer) bool {
 	a.mu.Lock()
 	r := a.records[number]
 	delete(a.records, number)
@@ -134,8 +134,8 @@ func (a *asked) settle(number uint64, answer plugins.Answer) bool {
 	return r != nil
 }
 
-// take takes answers from Python.
-func (a *asked) take(r response) error {
+// receive passes answers from Python on.
+func (a *asked) receive(r response) error {
 	if r.Memory != nil {
 		a.session.memory.Store(r.Memory)
 	}
@@ -144,7 +144,7 @@ func (a *asked) take(r response) error {
 		a.mu.Lock()
 		asked := a.records[given.Number]
 		a.mu.Unlock()
-		if asked == nil || !a.settle(given.Number, given.decode(asked.record.Bytes())) {
+		if asked == nil || !a.reply(given.Number, given.decode(asked.record.Bytes())) {
 			return fault.PythonAnswer.New("Python answered a record that it was not given")
 		}
 	}
@@ -206,8 +206,8 @@ func (a *asked) fail(err error) {
 // maxWarnings limits how many places are reported.
 const maxWarnings = 5
 
-// noteBlocked takes a report of the watchdog.
-func (a *asked) noteBlocked(r response) {
+// reportBlocked handles a report of the watchdog.
+func (a *asked) reportBlocked(r response) {
 	a.mu.Lock()
 	a.blocker, a.stack = 0, ""
 	if r.Seconds > 0 {
@@ -256,7 +256,7 @@ func (a *asked) unblock() {
 		return
 	}
 	blame := fault.KernelTimeout.New("process blocked the event loop beyond the record's time limit").WithDetail(stack).Set("timeout")
-	if !a.settle(number, plugins.FailedBy(blame)) {
+	if !a.reply(number, plugins.FailedBy(blame)) {
 		return // another record has found it
 	}
 	time.Sleep(blameAhead)

@@ -12,6 +12,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // The kernels of examples/llm, on stubs of the libraries that they use.
@@ -24,7 +25,7 @@ func TestExamplesOnStubs(t *testing.T) {
 	t.Setenv("PYTHONPATH", filepath.Join(folder, "testdata", "stubs")+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
 	for name, limit := range map[string]string{"transformers_batching": "max_new_tokens", "vllm_engine": "max_tokens"} {
 		t.Run(name, func(t *testing.T) {
-			c := config(t, plugins.PythonConfig{
+			c := config(t, resolve.PythonConfig{
 				File:   filepath.Join(folder, name+".py"),
 				Config: json.RawMessage(`{"model":"stub","` + limit + `":5}`),
 			})
@@ -72,7 +73,7 @@ func TestTransformersWithoutPsutil(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PYTHONPATH", strings.Join([]string{without, filepath.Join(folder, "testdata", "stubs"), os.Getenv("PYTHONPATH")}, string(os.PathListSeparator)))
-	c := config(t, plugins.PythonConfig{File: filepath.Join(folder, "transformers_batching.py"), Config: json.RawMessage(`{"model":"stub"}`)})
+	c := config(t, resolve.PythonConfig{File: filepath.Join(folder, "transformers_batching.py"), Config: json.RawMessage(`{"model":"stub"}`)})
 	k := python.New()
 	defer k.Close()
 	if err := k.Open(t.Context(), plugins.Device{Name: "CPU 0", Threads: 2}, c); err == nil || !strings.Contains(err.Error()+detail(err), "pip install psutil") {

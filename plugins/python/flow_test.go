@@ -14,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // expectDeferred submits three batches to a kernel that logs what it does, and lets the
@@ -65,7 +66,7 @@ def prepare(batch):
 def process(numbers):
     assert threading.current_thread() is main
     return {"x": numbers}
-`, func(c *plugins.PythonConfig) { c.IOWorkers = 3 })
+`, func(c *resolve.PythonConfig) { c.IOWorkers = 3 })
 	var flight []*plugins.Results
 	for i := range 6 {
 		flight = append(flight, plugins.Submit(t.Context(), k, batch(fmt.Sprintf(`{"n":%d}`, i))))
@@ -93,7 +94,7 @@ def process(batch):
     time.sleep(0.02)     # every thread has had its time
     with lock: ahead -= 1
     return {"ahead": [ahead]}
-`, func(c *plugins.PythonConfig) { c.IOWorkers = 8 })
+`, func(c *resolve.PythonConfig) { c.IOWorkers = 8 })
 	var flight []*plugins.Results
 	for i := range 20 {
 		flight = append(flight, plugins.Submit(t.Context(), k, batch(fmt.Sprintf(`{"n":%d}`, i))))
@@ -150,7 +151,7 @@ func TestDescribe(t *testing.T) {
 	needPython(t)
 	k := python.New()
 	defer k.Close()
-	info, err := k.Describe(t.Context(), config(t, plugins.PythonConfig{File: write(t, `
+	info, err := k.Describe(t.Context(), config(t, resolve.PythonConfig{File: write(t, `
 raise SystemError("this must not run")
 import torch, cupy.cuda
 from jax import numpy
@@ -187,7 +188,7 @@ def prepare(batch): pass
 // Settings that can be evaluated without running the file are. Code that runs only when
 // the file is the main program sets none.
 func TestDescribeArithmetic(t *testing.T) {
-	needPython(t)
+	describe := describer(t)
 	for source, want := range map[string]plugins.Info{
 		"batch_size = 32 * 2\nmin_memory_mb = 16 * 1024":              {BatchSize: 64, MinMemory: 16 << 30},
 		"ROWS = 2 ** 9\nbatch_size: int = ROWS // 2":                  {BatchSize: 256},
@@ -204,9 +205,7 @@ func TestDescribeArithmetic(t *testing.T) {
 		"if __name__ != '__main__':\n    batch_size = 8": {BatchSize: 8},
 		"batch_size: int":                                {},
 	} {
-		k := python.New()
-		defer k.Close()
-		info, err := k.Describe(t.Context(), config(t, plugins.PythonConfig{File: write(t, source+"\ndef process(batch): pass\n")}))
+		info, err := describe(source + "\ndef process(batch): pass\n")
 		if err != nil || info.BatchSize != want.BatchSize || info.MinMemory != want.MinMemory || info.NeedsGPU != want.NeedsGPU {
 			t.Errorf("%q: %+v, %v", source, info, err)
 		}
@@ -236,13 +235,14 @@ func TestRequirements(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PYTHONPATH", site)
+	describe := describer(t)
 	for requirement, met := range map[string]bool{
 		"imaginary": true, "Imaginary": true, "imaginary>=2.9": true, "imaginary >= 2.10, < 3": true, "imaginary==2.10.1": true,
 		"imaginary==2.10.*": true, "imaginary~=2.9": true, "imaginary[extra]>=1": true, "imaginary>=2.9; python_version > '3'": true,
 		"imaginary>2.10.1": false, "imaginary>=2.11": false, "imaginary<2.10": false, "imaginary~=3.0": false, "imaginary!=2.10.1": false,
 	} {
 		encoded, _ := json.Marshal([]string{requirement})
-		_, err := try(t, "requires = "+string(encoded)+"\ndef process(batch): return batch")
+		_, err := describe("requires = " + string(encoded) + "\ndef process(batch): return batch")
 		if (err == nil) != met || err != nil && fault.KindOf(err) != fault.Incompatible {
 			t.Errorf("%s: %v", requirement, err)
 		}
@@ -258,7 +258,7 @@ def setup(ctx):
                 first=os.path.samefile(sys.path[0], os.path.dirname(__file__)), module=__name__, argv=len(sys.argv))
 def process(batch): return {"x": [seen] * len(batch)}
 def close(): print("closed")
-`, func(c *plugins.PythonConfig) { c.Config = json.RawMessage(`{"model":"m"}`) })
+`, func(c *resolve.PythonConfig) { c.Config = json.RawMessage(`{"model":"m"}`) })
 	expect(t, k, []string{"{}"}, []string{`x={"config":{"model":"m"},"device":"cpu","gpu":null,"threads":2,"name":"CPU 0","first":true,"module":"kernel","argv":1}`})
 }
 
@@ -276,7 +276,7 @@ func TestTrim(t *testing.T) {
 
 // NaN within encoded values fails its record if so configured.
 func TestNaNError(t *testing.T) {
-	k := start(t, `def process(batch): return [{"x": float("nan")}, {"x": 1}]`, func(c *plugins.PythonConfig) { c.NaN = "error" })
+	k := start(t, `def process(batch): return [{"x": float("nan")}, {"x": 1}]`, func(c *resolve.PythonConfig) { c.NaN = "error" })
 	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result contains a value that is not finite (NaN or infinity)", `{"x":1}`})
 }
 

@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
-func function(name string) func(*plugins.PythonConfig) {
-	return func(c *plugins.PythonConfig) { c.Function = name }
+func function(name string) func(*resolve.PythonConfig) {
+	return func(c *resolve.PythonConfig) { c.Function = name }
 }
 
-func userConfig(text string) func(*plugins.PythonConfig) {
-	return func(c *plugins.PythonConfig) { c.Config = json.RawMessage(text) }
+func userConfig(text string) func(*resolve.PythonConfig) {
+	return func(c *resolve.PythonConfig) { c.Config = json.RawMessage(text) }
 }
 
 const several = `
@@ -93,9 +93,9 @@ class process:
 // A chain names a function of each file.
 func TestNamedFunctionInChain(t *testing.T) {
 	next := write(t, several)
-	k := start(t, several, function("upper"), func(c *plugins.PythonConfig) {
+	k := start(t, several, function("upper"), func(c *resolve.PythonConfig) {
 		c.Name = "first"
-		c.Then = []plugins.PythonStep{{Name: "second", File: next, Function: "Repeater"}}
+		c.Then = []resolve.PythonStep{{Name: "second", File: next, Function: "Repeater"}}
 	})
 	expect(t, k, []string{`{"text":"ab"}`}, []string{`x="ababcpu"`})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 // A kernel that needs a GPU must not compute on the CPU because its framework does not see the
@@ -67,7 +69,7 @@ func TestFrameworkMustSeeTheGPU(t *testing.T) {
 			t.Setenv("PYTHONPATH", filepath.Dir(file))
 			k := python.New()
 			defer k.Close()
-			c := config(t, plugins.PythonConfig{File: file})
+			c := config(t, resolve.PythonConfig{File: file})
 			_, err := k.Describe(t.Context(), c)
 			want := test.describes
 			if err == nil && want == "" {
@@ -80,7 +82,7 @@ func TestFrameworkMustSeeTheGPU(t *testing.T) {
 				t.Errorf("got %v, not %s", err, want)
 			case want != "":
 				kind := fault.KindOf(err)
-				if found, _ := plugins.Diagnose(err.Error()); kind == fault.Unknown {
+				if found, _ := symptom.Diagnose(err.Error()); kind == fault.Unknown {
 					if kind = found; kind == fault.Unknown {
 						kind = fault.Incompatible // as Open's errors are classified
 					}

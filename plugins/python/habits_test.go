@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // A member that is read but not changed stays as it was, to the last digit.
@@ -80,7 +81,7 @@ func TestNamesOfModules(t *testing.T) {
 		expect(t, k, []string{"{}"}, []string{"x=1"})
 	})
 	t.Run("next to the kernel", func(t *testing.T) {
-		k := start(t, "def process(batch): raise ValueError('mine')", func(c *plugins.PythonConfig) {
+		k := start(t, "def process(batch): raise ValueError('mine')", func(c *resolve.PythonConfig) {
 			for _, name := range []string{"tokenize", "traceback", "linecache"} {
 				if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
 					t.Fatal(err)
@@ -95,7 +96,7 @@ func TestNamesOfModules(t *testing.T) {
 
 // A symbolic link to a kernel works like its target, with the modules next to the target.
 func TestLinkedKernel(t *testing.T) {
-	k := start(t, "import helper\ndef process(batch): return {'x': [helper.x]}", func(c *plugins.PythonConfig) {
+	k := start(t, "import helper\ndef process(batch): return {'x': [helper.x]}", func(c *resolve.PythonConfig) {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), "helper.py"), []byte("x = 7"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +151,7 @@ func TestNullsCountedOnce(t *testing.T) {
 
 // With --nan error only NaN and infinity are reported as such.
 func TestNaNErrorOfOthers(t *testing.T) {
-	k := start(t, "def process(batch): return [{'x': 10 ** 5000}]", func(c *plugins.PythonConfig) { c.NaN = "error" })
+	k := start(t, "def process(batch): return [{'x': 10 ** 5000}]", func(c *resolve.PythonConfig) { c.NaN = "error" })
 	got, err := call(t, k, "{}")
 	if err != nil || strings.Contains(got[0], "finite") {
 		t.Errorf("%q, %v", got, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 const (
@@ -34,7 +35,7 @@ func NewInTerminal() plugins.Kernel { return &kernel{terminal: true} }
 
 type kernel struct {
 	terminal  bool
-	config    plugins.PythonConfig
+	config    resolve.PythonConfig
 	info      plugins.Info
 	described bool // info is known
 	// async: process is async.
@@ -73,7 +74,7 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 const defaultConcurrency = 64
 
 // describe returns what one file declares.
-func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, first bool) (plugins.Info, error) {
+func (k *kernel) describe(ctx context.Context, step resolve.PythonStep, first bool) (plugins.Info, error) {
 	python := k.session.python
 	reply, err := k.session.ask(ctx, request{Type: "describe", File: step.File, Function: step.Function}, "described")
 	if err != nil {
@@ -117,9 +118,9 @@ func (k *kernel) describe(ctx context.Context, step plugins.PythonStep, first bo
 }
 
 // steps are the files, in order.
-func (k *kernel) steps() []plugins.PythonStep {
-	first := plugins.PythonStep{Name: k.config.Name, File: k.config.File, Function: k.config.Function, Config: k.config.Config}
-	return append([]plugins.PythonStep{first}, k.config.Then...)
+func (k *kernel) steps() []resolve.PythonStep {
+	first := resolve.PythonStep{Name: k.config.Name, File: k.config.File, Function: k.config.Function, Config: k.config.Config}
+	return append([]resolve.PythonStep{first}, k.config.Then...)
 }
 
 // ioWorkers is the most threads or processes that may run prepare. share is the number
@@ -153,7 +154,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	if k.session != nil && !k.session.closed {
 		return nil
 	}
-	k.config = plugins.PythonConfig{}
+	k.config = resolve.PythonConfig{}
 	if err := config.Decode(&k.config); err != nil {
 		return err
 	}

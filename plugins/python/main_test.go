@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // kernelVariable makes the test binary a kernel program.
@@ -82,7 +83,7 @@ func write(t testing.TB, source string) string {
 	return path
 }
 
-func config(t testing.TB, c plugins.PythonConfig) plugins.Config {
+func config(t testing.TB, c resolve.PythonConfig) plugins.Config {
 	t.Helper()
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -91,8 +92,20 @@ func config(t testing.TB, c plugins.PythonConfig) plugins.Config {
 	return data
 }
 
+// describer returns a function that describes the source of a kernel. All share an interpreter.
+func describer(t testing.TB) func(source string) (plugins.Info, error) {
+	t.Helper()
+	needPython(t)
+	describe, end, err := python.Describer(context.Background(), config(t, resolve.PythonConfig{File: write(t, "")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = end() })
+	return func(source string) (plugins.Info, error) { return describe(write(t, source)) }
+}
+
 // start returns an open kernel that is closed at the end of the test.
-func start(t testing.TB, source string, options ...func(*plugins.PythonConfig)) plugins.Kernel {
+func start(t testing.TB, source string, options ...func(*resolve.PythonConfig)) plugins.Kernel {
 	t.Helper()
 	needPython(t)
 	k, err := try(t, source, options...)
@@ -103,9 +116,9 @@ func start(t testing.TB, source string, options ...func(*plugins.PythonConfig)) 
 }
 
 // try opens a kernel, which may fail.
-func try(t testing.TB, source string, options ...func(*plugins.PythonConfig)) (plugins.Kernel, error) {
+func try(t testing.TB, source string, options ...func(*resolve.PythonConfig)) (plugins.Kernel, error) {
 	t.Helper()
-	c := plugins.PythonConfig{File: write(t, source)}
+	c := resolve.PythonConfig{File: write(t, source)}
 	for _, option := range options {
 		option(&c)
 	}
@@ -119,8 +132,8 @@ func try(t testing.TB, source string, options ...func(*plugins.PythonConfig)) (p
 	return k, k.Open(ctx, plugins.Device{Name: "CPU 0", Threads: 2}, config(t, c))
 }
 
-func interpreter(path string) func(*plugins.PythonConfig) {
-	return func(c *plugins.PythonConfig) { c.Interpreter = path }
+func interpreter(path string) func(*resolve.PythonConfig) {
+	return func(c *resolve.PythonConfig) { c.Interpreter = path }
 }
 
 func batch(records ...string) plugins.Batch {

@@ -6,6 +6,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // area is the offset and length of a part of the shared memory, or of a block in it.
@@ -35,7 +36,7 @@ type request struct {
 	Frameworks []string `json:"frameworks,omitempty"`
 
 	// open
-	Steps     []plugins.PythonStep `json:"steps,omitempty"`
+	Steps     []resolve.PythonStep `json:"steps,omitempty"`
 	Device    *plugins.Device      `json:"device,omitempty"`
 	IOWorkers int                  `json:"io_workers,omitempty"` // threads that run prepare
 	NaN       string               `json:"nan,omitempty"`

@@ -37,6 +37,10 @@ func TestEndlessResults(t *testing.T) {
 func TestNumbersWrittenInManyWays(t *testing.T) {
 	numpy := withPackage(t, "numpy")
 	const kinds = "import numpy\ndef process(batch): return {'x': [str(getattr(batch['x'], 'dtype', 'a list'))] * len(batch)}"
+	kernels := map[string]plugins.Kernel{
+		"as they came":  start(t, kinds, interpreter(numpy)),
+		"after another": start(t, "def process(batch): return [dict(r) for r in batch]", then(t, kinds), interpreter(numpy)),
+	}
 	for records, want := range map[string]string{
 		`1 2`:                       "int64",
 		`1.5 2.5`:                   "float64",
@@ -52,10 +56,7 @@ func TestNumbersWrittenInManyWays(t *testing.T) {
 		for i, value := range lines {
 			lines[i] = `{"x":` + value + `}`
 		}
-		for name, k := range map[string]plugins.Kernel{
-			"as they came":  start(t, kinds, interpreter(numpy)),
-			"after another": start(t, "def process(batch): return [dict(r) for r in batch]", then(t, kinds), interpreter(numpy)),
-		} {
+		for name, k := range kernels {
 			got, err := call(t, k, lines...)
 			if err != nil || !strings.Contains(got[0], want) {
 				t.Errorf("%s, %s: %q, not %s, %v", records, name, got, want, err)

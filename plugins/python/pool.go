@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // pool runs prepare in processes of their own, beside the lock of the interpreter that
@@ -72,7 +73,7 @@ const maxReady = 512 << 20
 var preparedSizes = memorySizes
 
 // newPool creates the pool without its processes.
-func newPool(s *session, steps []plugins.PythonStep, limit int, device plugins.Device) (_ *pool, err error) {
+func newPool(s *session, steps []resolve.PythonStep, limit int, device plugins.Device) (_ *pool, err error) {
 	device.GPU, device.Count, device.Memory = false, 0, 0
 	device.Threads = max(1, device.Threads/limit)
 	p := &pool{
@@ -91,7 +92,7 @@ func newPool(s *session, steps []plugins.PythonStep, limit int, device plugins.D
 		return nil, err
 	}
 	p.space = newSpace(p.memory.data)
-	_, _ = p.space.take(0, p.modules, false) // later processes read them too
+	_, _ = p.space.alloc(0, p.modules, false) // later processes read them too
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
@@ -179,7 +180,7 @@ func (p *pool) open() (*preparer, error) {
 		one.kill()
 		return nil, err
 	}
-	p.session.noteSources(reply.Sources)
+	p.session.addSources(reply.Sources)
 	return one, nil
 }
 
@@ -285,7 +286,7 @@ func (p *pool) listen(one *preparer) {
 	for {
 		r, err := receive(one.channel)
 		if err == nil {
-			err = p.take(one, r, &asked)
+			err = p.handle(one, r, &asked)
 		}
 		if err != nil {
 			p.lose(one, err)
@@ -294,13 +295,13 @@ func (p *pool) listen(one *preparer) {
 	}
 }
 
-func (p *pool) take(one *preparer, r response, asked *extractor) error {
-	p.session.noteSources(r.Sources)
+func (p *pool) handle(one *preparer, r response, asked *extractor) error {
+	p.session.addSources(r.Sources)
 	switch r.Type {
 	case "ask":
 		return p.session.supply(one.child, r, asked)
 	case "reserve":
-		at, err := p.space.take(r.Batch, r.Size, false) // waiting could last forever: an earlier batch may need room too
+		at, err := p.space.alloc(r.Batch, r.Size, false) // waiting could last forever: an earlier batch may need room too
 		if err != nil {
 			at = -1
 		}

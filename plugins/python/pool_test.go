@@ -14,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/internal/resources"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // submit sends batches of one record each and returns the results of each, or its error.
@@ -86,7 +87,7 @@ def process(prepared):
     assert "factor" not in globals()
     pid, numbers = prepared
     return {"x": numbers, "elsewhere": [pid != os.getpid() for _ in numbers]}
-`, func(c *plugins.PythonConfig) { c.Config = []byte(`{"factor":10}`) })
+`, func(c *resolve.PythonConfig) { c.Config = []byte(`{"factor":10}`) })
 	var want []string
 	for i := range 40 {
 		want = append(want, fmt.Sprintf("x=%d elsewhere=true", 10*i))
@@ -295,7 +296,7 @@ def prepare(batch):
     if batch["n"][0]: time.sleep(1000)
     return 1
 def process(one): return {"x": [one]}
-`, func(*plugins.PythonConfig) { t.Setenv("PIDS", pids) })
+`, func(*resolve.PythonConfig) { t.Setenv("PIDS", pids) })
 	expect(t, k, []string{`{"n":0}`}, []string{"x=1"})
 	plugins.Submit(t.Context(), k, batch(`{"n":1}`))
 	if err := k.Close(); err != nil {
@@ -342,7 +343,7 @@ def prepare(batch):
     time.sleep(0.02)
     return 1
 def process(one): return {"x": [one]}
-`, func(c *plugins.PythonConfig) { c.IOWorkers = 8; t.Setenv("PIDS", pids) })
+`, func(c *resolve.PythonConfig) { c.IOWorkers = 8; t.Setenv("PIDS", pids) })
 	submit(t, k, numbered(60)...)
 	entries, err := os.ReadDir(pids)
 	if err != nil || len(entries) != 2 { // Threads in try

@@ -135,7 +135,7 @@ func (s *session) fill(req *request, e *extractor, b *inFlight, names []string, 
 	if size == 0 {
 		return nil
 	}
-	at, err := s.space.take(b.number, size, wait)
+	at, err := s.space.alloc(b.number, size, wait)
 	if err != nil {
 		return err
 	}
@@ -181,9 +181,9 @@ func (s *session) finishFailed() {
 
 // release frees the shared memory of a batch.
 func (s *session) release(b *inFlight) {
-	s.space.give(b.number)
+	s.space.free(b.number)
 	if s.pool != nil {
-		s.pool.space.give(b.number)
+		s.pool.space.free(b.number)
 	}
 	if b.file != nil {
 		b.file.Close()
@@ -197,7 +197,7 @@ func (s *session) listen() {
 	for {
 		r, err := receive(s.python.channel)
 		if err == nil {
-			err = s.take(r, &asked)
+			err = s.handle(r, &asked)
 		}
 		if err != nil {
 			s.mu.Lock()
@@ -214,8 +214,8 @@ func (s *session) listen() {
 	}
 }
 
-func (s *session) take(r response, asked *extractor) error {
-	s.noteSources(r.Sources)
+func (s *session) handle(r response, asked *extractor) error {
+	s.addSources(r.Sources)
 	switch {
 	case r.Type == "ask":
 		return s.supply(s.python, r, asked)
@@ -224,9 +224,9 @@ func (s *session) take(r response, asked *extractor) error {
 	case r.Type == "waits": // process, for a batch that prepare has not finished
 		return s.adjust((*pace).waits)
 	case r.Type == "answers":
-		return s.asked.take(r)
+		return s.asked.receive(r)
 	case r.Type == "blocked":
-		s.asked.noteBlocked(r)
+		s.asked.reportBlocked(r)
 		return nil
 	case r.Type == "result", r.Type == "failed" && r.Batch > 0:
 		return s.complete(r)
@@ -346,8 +346,8 @@ func (s *session) fail(err error) {
 	s.asked.fail(err)
 }
 
-// noteSources records files that Python has loaded.
-func (s *session) noteSources(list [][2]string) {
+// addSources adds files that Python has loaded.
+func (s *session) addSources(list [][2]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range list {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // With little shared memory, batches wait for each other, and one that does not fit fails
@@ -29,7 +30,7 @@ func TestLittleMemory(t *testing.T) {
 	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	config, err := json.Marshal(plugins.PythonConfig{File: file})
+	config, err := json.Marshal(resolve.PythonConfig{File: file})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/process"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // sourceTree creates files in a folder and opens kernel.py in it, followed by the steps of
@@ -28,11 +30,11 @@ func sourceTree(t *testing.T, files map[string]string, then ...string) (dir stri
 			t.Fatal(err)
 		}
 	}
-	return dir, start(t, "", func(c *plugins.PythonConfig) {
+	return dir, start(t, "", func(c *resolve.PythonConfig) {
 		c.File = filepath.Join(dir, "kernel.py")
 		for _, name := range then {
 			c.Name = "kernel.py"
-			c.Then = append(c.Then, plugins.PythonStep{Name: name, File: filepath.Join(dir, name)})
+			c.Then = append(c.Then, resolve.PythonStep{Name: name, File: filepath.Join(dir, name)})
 		}
 	})
 }
@@ -136,7 +138,7 @@ func TestSourcesAreWhatWasCompiled(t *testing.T) {
 	if err := os.WriteFile(kernel, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	k := start(t, "", func(c *plugins.PythonConfig) { c.File = kernel })
+	k := start(t, "", func(c *resolve.PythonConfig) { c.File = kernel })
 	expect(t, k, []string{"{}"}, []string{"x=2"})
 	sum := sha256.Sum256([]byte("version = 2\n"))
 	want := plugins.Source{Path: helper, Sum: hex.EncodeToString(sum[:])}
@@ -188,13 +190,13 @@ func TestSourcesOverTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	open := func(file string) (*plugins.Process, error) {
-		p, err := plugins.Start(t.Context(), plugins.Command{Path: self, Env: append(os.Environ(), kernelVariable+"=python")})
+	open := func(file string) (*process.Process, error) {
+		p, err := process.Start(t.Context(), process.Command{Path: self, Env: append(os.Environ(), kernelVariable+"=python")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Kill)
-		c := config(t, plugins.PythonConfig{File: filepath.Join(dir, file)})
+		c := config(t, resolve.PythonConfig{File: filepath.Join(dir, file)})
 		if _, err := p.Describe(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}

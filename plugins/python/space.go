@@ -25,9 +25,9 @@ func newSpace(memory []byte) *space {
 // errNoSpace means that waiting would not help, or is not wanted.
 var errNoSpace = fault.TooLarge.New("the batch does not fit into the memory shared with Python: use smaller batches").Set("batch-bytes")
 
-// take allocates n bytes for a batch. With wait, it waits for other batches to
+// alloc allocates n bytes for a batch. With wait, it waits for other batches to
 // finish, if there are any.
-func (s *space) take(owner uint64, n int, wait bool) (start int, err error) {
+func (s *space) alloc(owner uint64, n int, wait bool) (start int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.closed {
@@ -42,8 +42,8 @@ func (s *space) take(owner uint64, n int, wait bool) (start int, err error) {
 	return 0, errNoSpace
 }
 
-// give frees all memory of a batch.
-func (s *space) give(owner uint64) {
+// free frees all memory of a batch.
+func (s *space) free(owner uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.memory.Give(owner)

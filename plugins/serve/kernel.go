@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/openai"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 const (
@@ -42,7 +43,7 @@ type settings struct {
 
 // parse checks the configuration, except for what the client has to check.
 func parse(config plugins.Config) (settings, error) {
-	c := plugins.ServeConfig{}
+	c := resolve.ServeConfig{}
 	if err := config.Decode(&c); err != nil {
 		return settings{}, err
 	}
@@ -74,7 +75,7 @@ const healthMember = "health_timeout"
 
 // clientConfig returns the configuration of the client of a server.
 func (s settings) clientConfig(base string) plugins.Config {
-	config, _ := json.Marshal(plugins.OpenAIConfig{URL: base, Config: s.client}) // it is valid JSON
+	config, _ := json.Marshal(resolve.OpenAIConfig{URL: base, Config: s.client}) // it is valid JSON
 	return config
 }
 
@@ -137,7 +138,7 @@ func (k *kernel) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 		cancel()
 	})()
 	a := k.client.Answer(ctx, record)
-	k.server.note(a)
+	k.server.answered(a)
 	switch a.Verdict {
 	case plugins.Retry: // perhaps because the server exits
 		k.server.awaitLoss(ctx, retryGrace)

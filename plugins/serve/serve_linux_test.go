@@ -16,13 +16,14 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
+	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 const template = `{"prompt":"{text}","output":"answer"}`
 
 func config(t *testing.T, command, user string) plugins.Config {
 	t.Helper()
-	data, err := json.Marshal(plugins.ServeConfig{Command: command, Config: json.RawMessage(user)})
+	data, err := json.Marshal(resolve.ServeConfig{Command: command, Config: json.RawMessage(user)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/symptom"
 )
 
 const (
@@ -133,8 +134,8 @@ func (s *server) awaitLoss(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// note notes that the server has answered something.
-func (s *server) note(a plugins.Answer) {
+// answered keeps the time of an answer that shows that the server computes.
+func (s *server) answered(a plugins.Answer) {
 	if a.Verdict == plugins.Lines {
 		s.seen.Store(time.Now().UnixNano())
 	}
@@ -146,7 +147,7 @@ func (s *server) loss() error {
 	<-s.settled
 	exit := shell.Exit(s.process.Exit())
 	kind, sign := fault.Crash, fault.Sign("")
-	if found, how := plugins.Diagnose(s.words.String()); found == fault.Device && s.gpu {
+	if found, how := symptom.Diagnose(s.words.String()); found == fault.Device && s.gpu {
 		kind, sign = found, how
 	} else if exit.Foreign() && s.hung.Load() == nil {
 		sign = fault.Outside

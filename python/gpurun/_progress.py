@@ -103,4 +103,4 @@ class NotebookBar(Bar):
         return "<progress value=%.3f max=1 style='width:20em'></progress> %s" % (self.share(), html.escape(self.text()))
 
     def __repr__(self):
-        return "%3.0f %%  %s" % (100 * self.share(), self.text())
+        return "%3.0f%%  %s" % (100 * self.share(), self.text())

@@ -167,7 +167,7 @@ class Progress(unittest.TestCase):
         for event in self.EVENTS[:2]:
             bar.update(event)
         self.assertIn("<progress value=0.250", bar._repr_html_())
-        self.assertIn("25 %", repr(bar))
+        self.assertIn("25%", repr(bar))
 
     def test_nothing(self):
         self.assertIs(type(_progress.progress_of(False)), _progress.Bar)

@@ -5,16 +5,14 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// glibc is a version of the C library.
-type glibc struct{ major, minor int }
+// glibc is a version of the C library: its major and minor number.
+type glibc [2]int
 
-func (g glibc) less(other glibc) bool {
-	return g.major < other.major || g.major == other.major && g.minor < other.minor
-}
+func (g glibc) less(other glibc) bool { return slices.Compare(g[:], other[:]) < 0 }
 
 // oldest is the version for programs that need no newer one. It is the oldest that pip
 // has a tag for on both architectures.
@@ -44,9 +42,9 @@ func platform(program []byte) (string, error) {
 		return "", err
 	}
 	if newest.less(need) {
-		return "", fmt.Errorf("it needs glibc %d.%d; build it on a system with glibc %d.%d or older", need.major, need.minor, newest.major, newest.minor)
+		return "", fmt.Errorf("it needs glibc %d.%d; build it on a system with glibc %d.%d or older", need[0], need[1], newest[0], newest[1])
 	}
-	return fmt.Sprintf("manylinux_%d_%d_%s", need.major, need.minor, machine), nil
+	return fmt.Sprintf("manylinux_%d_%d_%s", need[0], need[1], machine), nil
 }
 
 // startsWithoutDriver refuses a program that a machine without the NVIDIA driver cannot start:
@@ -109,11 +107,6 @@ func needed(file *elf.File) (glibc, error) {
 }
 
 func parseGlibc(text string) (g glibc, err error) {
-	major, minor, _ := strings.Cut(text, ".")
-	if g.major, err = strconv.Atoi(major); err != nil {
-		return g, err
-	}
-	minor, _, _ = strings.Cut(minor, ".") // 2.2.5
-	g.minor, err = strconv.Atoi(minor)
+	_, err = fmt.Sscanf(text, "%d.%d", &g[0], &g[1]) // the first two of 2.2.5
 	return g, err
 }

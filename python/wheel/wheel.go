@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 )
@@ -107,7 +107,7 @@ func (w *wheel) addMetadata(description string, licenses []string) error {
 	}
 	w.add(w.info()+"/METADATA", fmt.Appendf(nil, metadata, w.version, named.String(), readme), 0o644)
 	w.add(w.info()+"/WHEEL", fmt.Appendf(nil, "Wheel-Version: 1.0\nGenerator: gpurun\nRoot-Is-Purelib: false\nTag: %s\n", w.tag), 0o644)
-	sort.Slice(w.files, func(i, j int) bool { return w.files[i].name < w.files[j].name })
+	slices.SortFunc(w.files, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	var record strings.Builder
 	for _, file := range w.files {
 		sum := sha256.Sum256(file.data)

@@ -10,23 +10,16 @@ const (
 
 // reasons say why a package or a type is larger than it should be.
 var reasons = map[string]string{
-	"worker":       "two loops, for batches and for records, share all that is below them",
+	"worker":       "batches and records share the loop and all that is below it",
 	"orchestrator": "the life of a job, from its settings to its report",
 	"cmd/gpurun":   "one file per command",
-	"plugins":      "what authors import, and both ends of the protocol of kernels",
 	"chunk/commit": "journal, output and resume hold the same invariants",
 	"gpu":          "what embedding programs import: inventory, state and monitor of devices",
 
-	"internal/cluster.Run":     "a file per step in the life of a run: claims, commits, loss, merge",
-	"internal/cluster.Attempt": "a file per step in the life of a shard",
 	"orchestrator.order":       "embeds the Spec, whose methods count",
 	"plugins/kerneltest.trial": "a file per group of checks",
 	"plugins.Batch":            "records, members, fetched files and columns have a file each",
-	"plugins.asking":           "both ends of a stream have a file each",
-	"plugins.batches":          "both ends of a stream have a file each",
-	"plugins.link":             "batches and records share it",
 	"plugins/openai.settings":  "requests, answers and templates read their own",
-	"gpu.machine":              "a file per kind of device",
 }
 
 // reason returns the reason of a package or type for the table, if it is over a limit.

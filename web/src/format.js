@@ -28,9 +28,9 @@ export const gib = (bytes) => `${digits(bytes / 2 ** 30)} GiB`;
 
 export function percent(part, whole) {
   if (!(whole > 0)) return "";
-  if (part > 0 && part / whole < 0.001) return "< 0.1 %";
+  if (part > 0 && part / whole < 0.001) return "< 0.1%";
   const share = Math.floor((1000 * part) / whole) / 10;
-  return `${share === 100 || share === 0 ? share : share.toFixed(1)} %`;
+  return `${share === 100 || share === 0 ? share : share.toFixed(1)}%`;
 }
 
 // duration of seconds in its two largest units: 2 h 05 min.

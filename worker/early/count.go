@@ -27,13 +27,8 @@ func eachIn(dir string, take func(path string, number int64, a Answer) bool) {
 	}
 }
 
-// Count returns how many records have an answer in the logs of a folder, without those that
-// skip excludes.
-func Count(dir string, skip func(number int64) bool) int64 {
-	return int64(len(Answered(dir, skip)))
-}
-
-// Answered returns the numbers of the records that Count counts.
+// Answered returns the numbers of the records that have an answer in the logs of a folder, without
+// those that skip excludes.
 func Answered(dir string, skip func(number int64) bool) map[int64]struct{} {
 	answered := make(map[int64]struct{})
 	eachIn(dir, func(_ string, number int64, a Answer) bool {

@@ -15,16 +15,16 @@ func TestCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(int64) bool { return false }
-	if n := Count(dir, none); n != 20 {
+	if n := len(Answered(dir, none)); n != 20 {
 		t.Errorf("%d answers, want 20", n)
 	}
-	if n := Count(dir, func(number int64) bool { return number < 3 || number == 15 }); n != 16 {
+	if n := len(Answered(dir, func(number int64) bool { return number < 3 || number == 15 })); n != 16 {
 		t.Errorf("%d answers that are not committed, want 16", n)
 	}
 	if err := os.Truncate(last.path, last.places[19].offset+1); err != nil {
 		t.Fatal(err)
 	}
-	if n := Count(dir, none); n != 19 {
+	if n := len(Answered(dir, none)); n != 19 {
 		t.Errorf("%d answers of a log that ends early, want 19", n)
 	}
 }

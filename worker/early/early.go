@@ -39,7 +39,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 )
 
-// Suffix is that of the names of logs; chunk/commit removes them with their parts.
+// Suffix ends the names of logs; chunk/commit removes them with their parts.
 const Suffix = commit.EarlySuffix
 
 // Answer is the answer for one record.
@@ -100,14 +100,6 @@ func (l *Log) Has(number int64) bool {
 
 // Length returns about how many bytes the entry for a record has, 0 if there is none.
 func (l *Log) Length(number int64) int { return int(l.places[number].length) }
-
-// Add appends the answer for a record.
-func (l *Log) Add(number int64, a Answer) error {
-	if err := l.Put(number, a); err != nil {
-		return err
-	}
-	return l.Flush()
-}
 
 // Put adds the answer for a record to those that the next Flush appends together.
 func (l *Log) Put(number int64, a Answer) error {

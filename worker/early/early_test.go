@@ -239,3 +239,11 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Add appends the answer for a record.
+func (l *Log) Add(number int64, a Answer) error {
+	if err := l.Put(number, a); err != nil {
+		return err
+	}
+	return l.Flush()
+}

@@ -6,7 +6,7 @@
 // cannot be read is a *fault.Error of kind Fetch. Its message depends on the record alone
 // and never contains the query of a URL, which may hold a signature.
 //
-//	f := fetch.New(fetch.Options{Root: "/data"})
+//	f := fetch.New(fetch.Options{Fetch: wire.Fetch{Root: "/data"}})
 //	item := f.Start(ctx, "images/1.png") // returns at once, unless all goroutines are busy
 //	…
 //	if failure := item.Wait(ctx); failure == nil {
@@ -22,37 +22,13 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
-// Defaults of Options.
-const (
-	DefaultMaxBytes    = 64 << 20
-	DefaultConcurrency = 64
-	DefaultPerHost     = 32
-	DefaultTimeout     = time.Minute
-	DefaultRetries     = 4
-	DefaultHoldBytes   = 128 << 20
-)
-
-// Options configure a Fetcher. The zero value of a field selects its default.
+// Options configure a Fetcher. The zero value of a field selects its default. The Members that name
+// files do not matter here.
 type Options struct {
-	// Root is the folder that paths are relative to and must not leave. Without one, paths
-	// are refused.
-	Root string
-	// MaxBytes is the most that a file may have, after decompression.
-	MaxBytes int64
-	// Concurrency is how many files are fetched at a time, PerHost how many of them from
-	// the same host.
-	Concurrency, PerHost int
-	// Timeout is how long a file may take, retries included. Time in which a fetch waits
-	// for room in memory does not count.
-	Timeout time.Duration
-	// Retries is how many times a fetch is tried again; negative for never.
-	Retries int
-	// AllowPrivate permits URLs of private, loopback and other addresses that are not
-	// public, and the use of a proxy that the environment names: a proxy resolves names
-	// itself, so the address that it connects to cannot be checked.
-	AllowPrivate bool
+	wire.Fetch
 	// HoldBytes is the most bytes in memory: of files that are being fetched and of those
 	// that are not released. Files that a caller waits for are exempt.
 	HoldBytes int64
@@ -87,12 +63,12 @@ type Fetcher struct {
 
 // New returns a Fetcher. The caller must close it.
 func New(o Options) *Fetcher {
-	setDefault(&o.MaxBytes, DefaultMaxBytes)
-	setDefault(&o.Concurrency, DefaultConcurrency)
-	setDefault(&o.PerHost, DefaultPerHost)
-	setDefault(&o.Timeout, DefaultTimeout)
-	setDefault(&o.Retries, DefaultRetries)
-	setDefault(&o.HoldBytes, DefaultHoldBytes)
+	setDefault(&o.MaxBytes, 64<<20)
+	setDefault(&o.Concurrency, 64)
+	setDefault(&o.PerHost, 32)
+	setDefault(&o.Timeout, time.Minute)
+	setDefault(&o.Retries, 4)
+	setDefault(&o.HoldBytes, 128<<20)
 	setDefault(&o.limits, defaultLimits)
 	return &Fetcher{
 		options: o, room: newRoom(o.HoldBytes), root: root{path: o.Root}, web: newWeb(o),

@@ -91,7 +91,7 @@ func (i *Item) finish(failure *fault.Error) {
 
 // run fetches the file.
 func (i *Item) run() {
-	i.contents = contents{item: i, memoryOf: i.fetcher.options.Allocate}
+	i.contents = contents{item: i}
 	i.finish(i.fetch())
 }
 
@@ -120,12 +120,11 @@ func (c *contents) tooLarge() *fault.Error {
 
 // contents is the memory that a file is read into. It is counted in the fetcher's room.
 type contents struct {
-	item     *Item
-	memoryOf func(size int) Memory
-	data     []byte // what has been read, with room for more
-	memory   Memory // nil: garbage-collected memory
-	counted  int64
-	clock    *timing // stands still while the file waits for room; nil if there is none
+	item    *Item
+	data    []byte // what has been read, with room for more
+	memory  Memory // nil: garbage-collected memory
+	counted int64
+	clock   *timing // stands still while the file waits for room; nil if there is none
 }
 
 // limit is the most bytes that the file may have.
@@ -143,8 +142,8 @@ func (c *contents) reserve(size int) *fault.Error {
 		return canceled()
 	}
 	var memory Memory
-	if c.memoryOf != nil {
-		memory = c.memoryOf(size)
+	if allocate := c.item.fetcher.options.Allocate; allocate != nil {
+		memory = allocate(size)
 	}
 	var grown []byte
 	if memory != nil {
@@ -176,7 +175,7 @@ func (c *contents) reset() { c.data = c.data[:0] }
 const firstRead = 64 << 10
 
 // read reads r to its end. size is its expected size, negative if that is unknown. The error is a
-// *fault.Error unless it is that of r.
+// *fault.Error unless r failed.
 func (c *contents) read(r io.Reader, size int64) error {
 	if size > c.limit() {
 		return c.tooLarge()

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 func TestPaths(t *testing.T) {
@@ -43,7 +45,7 @@ func TestPaths(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(root, "pipe"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, Options{Root: root, MaxBytes: 100})
+	f := open(t, Options{Fetch: wire.Fetch{Root: root, MaxBytes: 100}})
 	for value, want := range map[string]string{
 		"a.png":                                  "A",
 		"./a.png":                                "A",
@@ -101,7 +103,7 @@ func TestRootIsALink(t *testing.T) {
 	if err := os.Symlink("data", link); err != nil {
 		t.Fatal(err)
 	}
-	f := open(t, Options{Root: link})
+	f := open(t, Options{Fetch: wire.Fetch{Root: link}})
 	for _, value := range []string{"a", link + "/a", filepath.Join(dir, "data", "a")} {
 		if got := get(t, f, value); got != "A" {
 			t.Errorf("%s: %s", value, got)
@@ -113,7 +115,7 @@ func TestNoRoot(t *testing.T) {
 	if got := get(t, open(t, Options{}), "a"); got != `! open the root folder for "a": there is none (fetch-root)` {
 		t.Error(got)
 	}
-	if got := get(t, open(t, Options{Root: "/nonexistent"}), "a"); got != `! open the root folder for "a": no such file or directory` {
+	if got := get(t, open(t, Options{Fetch: wire.Fetch{Root: "/nonexistent"}}), "a"); got != `! open the root folder for "a": no such file or directory` {
 		t.Error(got)
 	}
 }
@@ -123,16 +125,16 @@ func TestUnknownSize(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc")
 	}
-	if got := get(t, open(t, Options{Root: "/proc/self"}), "status"); !strings.Contains(got, "Name:") {
+	if got := get(t, open(t, Options{Fetch: wire.Fetch{Root: "/proc/self"}}), "status"); !strings.Contains(got, "Name:") {
 		t.Errorf("%.100s", got)
 	}
-	if got := get(t, open(t, Options{Root: "/proc/self", MaxBytes: 10}), "status"); got != "! the file has more than fetch-max-bytes 10" {
+	if got := get(t, open(t, Options{Fetch: wire.Fetch{Root: "/proc/self", MaxBytes: 10}}), "status"); got != "! the file has more than fetch-max-bytes 10" {
 		t.Errorf("%.100s", got)
 	}
 }
 
 func TestData(t *testing.T) {
-	f := open(t, Options{MaxBytes: 12})
+	f := open(t, Options{Fetch: wire.Fetch{MaxBytes: 12}})
 	for value, want := range map[string]string{
 		"data:,hello":                      "hello",
 		"data:text/plain,a%20b%2c":         "a b,",
@@ -165,7 +167,7 @@ func TestData(t *testing.T) {
 func FuzzData(f *testing.F) {
 	f.Add(";base64,aGVsbG8=")
 	f.Add("text/plain,a%20b")
-	fetcher := New(Options{MaxBytes: 1 << 20})
+	fetcher := New(Options{Fetch: wire.Fetch{MaxBytes: 1 << 20}})
 	f.Cleanup(fetcher.Close)
 	f.Fuzz(func(t *testing.T, text string) {
 		item := fetcher.Do(t.Context(), "data:"+text)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 // files writes n files of the given size and returns their folder.
@@ -37,7 +39,7 @@ func TestRoom(t *testing.T) {
 		io.WriteString(w, body(size))
 	})
 	dir := files(t, 100, size)
-	f := open(t, Options{Root: dir, HoldBytes: limit, Concurrency: 8, PerHost: 8, permit: permit, Timeout: 30 * time.Second})
+	f := open(t, Options{Fetch: wire.Fetch{Root: dir, Concurrency: 8, PerHost: 8, Timeout: 30 * time.Second}, HoldBytes: limit, permit: permit})
 	go func() {
 		time.Sleep(50 * time.Millisecond)
 		close(slow)
@@ -82,7 +84,7 @@ func TestPausedFetchDoesNotExpire(t *testing.T) {
 	server, permit := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, body(2000)) })
 	patient := quick
 	patient.idle = time.Second
-	f := open(t, Options{HoldBytes: 2500, Timeout: time.Second, permit: permit, limits: patient})
+	f := open(t, Options{Fetch: wire.Fetch{Timeout: time.Second}, HoldBytes: 2500, permit: permit, limits: patient})
 	first := f.Start(t.Context(), server.URL+"/1")
 	if failure := first.Wait(t.Context()); failure != nil {
 		t.Fatal(failure)
@@ -108,7 +110,7 @@ func TestAbandoned(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	f := open(t, Options{Concurrency: 4, Timeout: 30 * time.Second, permit: permit, limits: defaultLimits})
+	f := open(t, Options{Fetch: wire.Fetch{Concurrency: 4, Timeout: 30 * time.Second}, permit: permit, limits: defaultLimits})
 	ctx, cancel := context.WithCancel(t.Context())
 	var items []*Item
 	for range 4 {
@@ -137,7 +139,7 @@ func TestDo(t *testing.T) {
 		io.WriteString(w, body(10))
 	})
 	dir := files(t, 1, 1000)
-	f := open(t, Options{Root: dir, HoldBytes: 10, Concurrency: 1, PerHost: 1, permit: permit})
+	f := open(t, Options{Fetch: wire.Fetch{Root: dir, Concurrency: 1, PerHost: 1}, HoldBytes: 10, permit: permit})
 	busy := f.Start(t.Context(), server.URL)
 	item := f.Do(t.Context(), "0")
 	if failure := item.Wait(t.Context()); failure != nil || len(item.Bytes()) != 1000 {

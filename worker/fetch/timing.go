@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -116,16 +114,4 @@ func (l limits) wait(try int) time.Duration {
 		most = min(most, l.backOff<<(try-1))
 	}
 	return most/2 + rand.N(most/2+1)
-}
-
-// retryAfter returns how long a response asks to wait, 0 if it does not.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	value := header.Get("Retry-After")
-	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
-		return time.Duration(max(0, seconds)) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }

@@ -182,7 +182,7 @@ func refusal(u *url.URL, response *http.Response) attempt {
 	a := attempt{
 		failure: failed("HTTP %d from %s", code, u.Host).WithDetail(http.StatusText(code)),
 		again:   code == http.StatusRequestTimeout || code == http.StatusTooManyRequests || code >= 500,
-		after:   retryAfter(response.Header, time.Now()),
+		after:   keepalive.RetryAfter(response.Header, time.Now()),
 	}
 	if a.again || code == http.StatusUnauthorized || code == http.StatusForbidden {
 		a.failure = a.failure.Signed(fault.Outage)

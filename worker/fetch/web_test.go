@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/wire"
 )
 
 // badWeb serves a file in every way that fails, at a path each.
@@ -131,7 +133,7 @@ func TestWeb(t *testing.T) {
 	web := &badWeb{}
 	server, permit := serve(t, web.serve)
 	host := server.Listener.Addr().String()
-	f := open(t, Options{MaxBytes: 64 << 10, Timeout: time.Minute, permit: permit})
+	f := open(t, Options{Fetch: wire.Fetch{MaxBytes: 64 << 10, Timeout: time.Minute}, permit: permit})
 	large := "! the file has more than fetch-max-bytes 65536"
 	for path, want := range map[string]struct {
 		text  string
@@ -181,7 +183,7 @@ func TestWeb(t *testing.T) {
 func TestSlowWeb(t *testing.T) {
 	web := &badWeb{}
 	server, permit := serve(t, web.serve)
-	f := open(t, Options{Timeout: 300 * time.Millisecond, permit: permit, limits: impatient})
+	f := open(t, Options{Fetch: wire.Fetch{Timeout: 300 * time.Millisecond}, permit: permit, limits: impatient})
 	want := fmt.Sprintf("! %s did not send the file in time", server.Listener.Addr())
 	for _, path := range []string{"silent", "stops", "trickle"} {
 		if got := get(t, f, server.URL+"/"+path); got != want {
@@ -238,7 +240,7 @@ func TestQuery(t *testing.T) {
 }
 
 func TestBadURLs(t *testing.T) {
-	f := open(t, Options{Timeout: time.Second})
+	f := open(t, Options{Fetch: wire.Fetch{Timeout: time.Second}})
 	for value, want := range map[string]string{
 		"http:///a":            "! the URL has no host",
 		"http:a":               "! the URL has no host",
@@ -273,7 +275,7 @@ func TestProxy(t *testing.T) {
 	})
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
-	got := get(t, open(t, Options{Timeout: time.Second}), "http://10.1.2.3/a")
+	got := get(t, open(t, Options{Fetch: wire.Fetch{Timeout: time.Second}}), "http://10.1.2.3/a")
 	if proxied.Load() != 0 || got != "! 10.1.2.3 has no public address, and fetch-allow-private is off" {
 		t.Errorf("%s; %d requests through the proxy", got, proxied.Load())
 	}
@@ -312,7 +314,7 @@ func TestConnections(t *testing.T) {
 		now.Add(-1)
 		io.WriteString(w, file)
 	})
-	f := open(t, Options{Concurrency: 16, PerHost: 4, permit: func(to netip.AddrPort) bool {
+	f := open(t, Options{Fetch: wire.Fetch{Concurrency: 16, PerHost: 4}, permit: func(to netip.AddrPort) bool {
 		connections.Add(1)
 		return permit(to)
 	}})
@@ -347,7 +349,7 @@ func TestRefusedConnection(t *testing.T) {
 	item := f.Start(t.Context(), "http://"+address+"/a?q=secret")
 	defer item.Release()
 	failure := item.Wait(t.Context())
-	if failure == nil || failure.Message != "the connection to "+address+" failed" || item.Retries() != DefaultRetries {
+	if failure == nil || failure.Message != "the connection to "+address+" failed" || item.Retries() != f.options.Retries {
 		t.Errorf("%v after %d retries", failure, item.Retries())
 	}
 }

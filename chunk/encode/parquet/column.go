@@ -43,15 +43,18 @@ type columnWriter struct {
 	nulls                    int64
 	first                    int64 // row
 	page                     bounds
+	*scratch
 }
 
-func newColumnWriter(c parquet.Column) *columnWriter {
-	w := &columnWriter{column: c, depth: uint32(c.Depth()), bounds: newBounds(c), page: newBounds(c)}
+// scratch is memory for a page, before and after it is compressed, which the columns of a row group share.
+type scratch struct{ plain, packed []byte }
+
+func newColumnWriter(c parquet.Column, s *scratch) *columnWriter {
+	w := &columnWriter{column: c, scratch: s, depth: uint32(c.Depth()), bounds: newBounds(c), page: newBounds(c)}
 	w.meta = parquet.ColumnMeta{
 		Encodings: []int32{parquet.EncodingRLE}, Path: []string{c.Name}, Codec: parquet.CodecZstd, Statistics: new(parquet.Statistics),
 	}
 	w.meta.Physical, w.size = c.Leaf()
-	w.values = *buffers.Get().(*[]byte)
 	w.definitions.width, w.repetitions.width = widthOf(w.depth+1), widthOf(w.depth)
 	if w.meta.Physical != parquet.PhysicalBool {
 		w.dict = &dictionary{places: make(map[string]uint32)}
@@ -103,7 +106,7 @@ func (w *columnWriter) list(data []byte, number, repetition uint32) (rest []byte
 		w.repetitions.add(repetition, 1)
 		w.repetitions.add(w.depth, n-1)
 		w.definitions.add(w.depth+1, n)
-		return w.take(data, n)
+		return w.addValues(data, n)
 	}
 	for range n {
 		if data, err = w.list(data, number+1, repetition); err != nil {
@@ -114,8 +117,8 @@ func (w *columnWriter) list(data []byte, number, repetition uint32) (rest []byte
 	return data, nil
 }
 
-// take adds n values.
-func (w *columnWriter) take(data []byte, n int) (rest []byte, err error) {
+// addValues adds n values.
+func (w *columnWriter) addValues(data []byte, n int) (rest []byte, err error) {
 	if !w.dict.open() && w.depth > 0 && w.size > 0 {
 		if n > len(data)/w.size {
 			return nil, errRow
@@ -146,7 +149,7 @@ func (w *columnWriter) take(data []byte, n int) (rest []byte, err error) {
 
 // endPage ends the page. The next one begins with the given row.
 func (w *columnWriter) endPage(next int64) {
-	page := *buffers.Get().(*[]byte)
+	page := w.plain[:0]
 	if w.depth > 0 {
 		page = w.repetitions.appendTo(page, true)
 	}
@@ -168,7 +171,7 @@ func (w *columnWriter) endPage(next int64) {
 	w.data = append(w.data, w.pack(page, encoding, parquet.PageHeader{Kind: parquet.DataPage, Data: &parquet.DataHeader{
 		Values: int32(w.count), Encoding: encoding, DefinitionEncoding: parquet.EncodingRLE, RepetitionEncoding: parquet.EncodingRLE,
 	}})...)
-	release(page)
+	w.plain = page
 	w.pages.Pages = append(w.pages.Pages, parquet.PageLocation{Offset: offset, Bytes: int32(w.meta.Packed - offset), Row: w.first})
 	w.bounds.join(w.page)
 	w.page.signZeros()
@@ -184,7 +187,6 @@ func (w *columnWriter) finish() (dictionary [][]byte) {
 	if w.count > 0 || len(w.pages.Pages) == 0 {
 		w.endPage(0)
 	}
-	release(w.values)
 	if w.dict != nil {
 		dictionary = w.pack(w.dict.values, parquet.EncodingPlain, parquet.PageHeader{Kind: parquet.DictionaryPage,
 			Dictionary: &parquet.DictionaryHeader{Values: int32(len(w.dict.places)), Encoding: parquet.EncodingPlain}})
@@ -201,9 +203,8 @@ func (w *columnWriter) finish() (dictionary [][]byte) {
 
 // pack compresses a page, and returns its header and its content.
 func (w *columnWriter) pack(page []byte, encoding int32, h parquet.PageHeader) [][]byte {
-	buffer := encoder().EncodeAll(page, *buffers.Get().(*[]byte))
-	packed := bytes.Clone(buffer)
-	release(buffer)
+	w.packed = encoder().EncodeAll(page, w.packed[:0])
+	packed := bytes.Clone(w.packed)
 	sum := int32(crc32.ChecksumIEEE(packed))
 	h.Unpacked, h.Packed, h.Sum = int32(len(page)), int32(len(packed)), &sum
 	header := parquet.Marshal(h)

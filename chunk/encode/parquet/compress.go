@@ -17,17 +17,3 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 	}
 	return e
 })
-
-// buffers hold the values of pages, and pages before they are compressed.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, pageBytes+pageBytes/8); return &b }}
-
-// maxBuffer limits the buffers that are used again.
-const maxBuffer = 4 * pageBytes
-
-// release makes the memory of a buffer available.
-func release(buffer []byte) {
-	if cap(buffer) > 0 && cap(buffer) <= maxBuffer {
-		buffer = buffer[:0]
-		buffers.Put(&buffer)
-	}
-}

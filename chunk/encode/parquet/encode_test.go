@@ -64,8 +64,8 @@ func (r rowGroup) encode(t testing.TB, s parquet.Schema, w io.Writer) (meta []by
 			t.Fatal(err)
 		}
 	}
-	meta, err := g.Finish(w)
-	if err != nil {
+	pages, meta := g.Finish()
+	if _, err := w.Write(bytes.Join(pages, nil)); err != nil {
 		t.Fatal(err)
 	}
 	return meta
@@ -189,7 +189,7 @@ func (s *sample) file(t testing.TB) []byte {
 			t.Fatalf("%d rows, %d bytes, %v", n, size, err)
 		}
 	}
-	tail, err := Tail(s.schema, placed)
+	tail, err := Tail(s.schema, placed, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,11 +334,11 @@ func TestRows(t *testing.T) {
 				return nil, err
 			}
 			placed[i].Offset = int64(out.Len())
-			if placed[i].Meta, err = g.Finish(out); err != nil {
-				return nil, err
-			}
+			var pages [][]byte
+			pages, placed[i].Meta = g.Finish()
+			out.Write(bytes.Join(pages, nil))
 		}
-		tail, err := Tail(s.schema, placed)
+		tail, err := Tail(s.schema, placed, false)
 		return append(out.Bytes(), tail...), err
 	}
 	if got, err := again(want); err != nil || !bytes.Equal(got, want) {
@@ -394,7 +394,7 @@ func TestBounds(t *testing.T) {
 			}
 			return row
 		}
-		w := newColumnWriter(s.Columns[0])
+		w := newColumnWriter(s.Columns[0], new(scratch))
 		for _, i := range random.Perm(len(values)) {
 			if _, err := w.add(row(values[i]), 0); err != nil {
 				t.Fatal(err)

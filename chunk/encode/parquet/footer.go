@@ -29,11 +29,7 @@ type groupMeta struct {
 
 // decode returns the description, with the offsets of the place.
 func (p Placed) decode() (m groupMeta, err error) {
-	var data []byte
-	if err := json.Unmarshal(p.Meta, &data); err != nil {
-		return m, err
-	}
-	_, err = parquet.Unmarshal(data, &m)
+	_, err = parquet.Unmarshal(p.Meta, &m)
 	m.move(p.Offset - int64(len(Head)))
 	if err == nil && (len(m.Bounds) != len(m.Group.Columns) || len(m.Pages) != len(m.Group.Columns)) {
 		err = fmt.Errorf("%d columns, but indexes of %d and %d", len(m.Group.Columns), len(m.Bounds), len(m.Pages))
@@ -68,7 +64,8 @@ func (m *groupMeta) move(by int64) {
 const createdBy = "gpurun version 1.0.0"
 
 // Tail returns the end of a file with the given row groups: the index of its pages, and the footer.
-func Tail(s parquet.Schema, groups []Placed) ([]byte, error) {
+// The types of Arrow are the same in all parts of a folder, whatever each of them contains.
+func Tail(s parquet.Schema, groups []Placed, isPart bool) ([]byte, error) {
 	columns := s.All()
 	footer := parquet.FileMetaData{Version: 1, Schema: s.Elements(), CreatedBy: createdBy}
 	nulls := make([]int64, len(columns))
@@ -82,9 +79,6 @@ func Tail(s parquet.Schema, groups []Placed) ([]byte, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("row group %d: %w", i, err)
-		}
-		if i <= math.MaxInt16 {
-			m.Group.Ordinal = int16(i)
 		}
 		for k, c := range m.Group.Columns {
 			nulls[k] += c.Meta.Statistics.Nulls
@@ -109,7 +103,7 @@ func Tail(s parquet.Schema, groups []Placed) ([]byte, error) {
 			}
 		}
 	}
-	footer.KeyValues = keyValues(s, nulls)
+	footer.KeyValues = keyValues(s, func(column int) bool { return !isPart && nulls[column] == 0 })
 	for range columns {
 		footer.ColumnOrders = append(footer.ColumnOrders, parquet.ColumnOrder{ByType: &parquet.Empty{}})
 	}
@@ -122,8 +116,8 @@ func Tail(s parquet.Schema, groups []Placed) ([]byte, error) {
 }
 
 // keyValues lists the columns of JSON, and describes all columns for programs that use Arrow: there,
-// vectors of a column without nulls have a fixed size.
-func keyValues(s parquet.Schema, nulls []int64) []parquet.KeyValue {
+// vectors of a full column, without nulls, have a fixed size.
+func keyValues(s parquet.Schema, full func(column int) bool) []parquet.KeyValue {
 	names := []string{}
 	for _, c := range s.All() {
 		if c.Type.Base() == parquet.JSON {
@@ -132,7 +126,7 @@ func keyValues(s parquet.Schema, nulls []int64) []parquet.KeyValue {
 	}
 	list, _ := json.Marshal(names) // of strings, which cannot fail
 	return []parquet.KeyValue{{Key: parquet.JSONColumns, Value: string(list)}, {
-		Key: "ARROW:schema", Value: s.Arrow(func(column int) bool { return nulls[column] == 0 }),
+		Key: "ARROW:schema", Value: s.Arrow(full),
 	}}
 }
 
@@ -157,13 +151,8 @@ func ReadGroups(r io.ReaderAt, size int64) (list []Placed, err error) {
 			m.Bounds, m.Pages = append(m.Bounds, bounds), append(m.Pages, pages)
 			*c = parquet.ColumnChunk{Meta: c.Meta}
 		}
-		m.Group.Ordinal = 0
 		m.move(int64(len(Head)) - offset)
-		meta, err := json.Marshal(parquet.Marshal(m))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, Placed{offset, meta})
+		list = append(list, Placed{offset, parquet.Marshal(m)})
 	}
 	return list, nil
 }

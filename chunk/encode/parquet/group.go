@@ -1,11 +1,6 @@
 package parquet
 
-import (
-	"encoding/json"
-	"io"
-
-	"github.com/gpurun/gpurun/chunk/parquet"
-)
+import "github.com/gpurun/gpurun/chunk/parquet"
 
 // Group encodes a row group. It holds the encoded pages, and a page of each column.
 type Group struct {
@@ -15,9 +10,9 @@ type Group struct {
 
 // NewGroup begins a row group.
 func NewGroup(s parquet.Schema) *Group {
-	g := new(Group)
+	g, shared := new(Group), new(scratch)
 	for _, c := range s.All() {
-		g.columns = append(g.columns, newColumnWriter(c))
+		g.columns = append(g.columns, newColumnWriter(c, shared))
 	}
 	return g
 }
@@ -34,16 +29,16 @@ func (g *Group) Add(rows []byte) (err error) {
 	return nil
 }
 
-// Finish writes the row group to w and returns its description, for Tail, as JSON.
-func (g *Group) Finish(w io.Writer) (meta []byte, err error) {
+// Finish returns the row group, in pieces, and its description, for Tail.
+func (g *Group) Finish() (data [][]byte, meta []byte) {
 	at := int64(len(parquet.Magic))
 	described := groupMeta{Group: parquet.RowGroup{Rows: g.rows, Offset: at}}
 	for _, c := range g.columns {
 		c.meta.DataOffset = at
 		dictionary := c.finish()
-		for _, data := range dictionary {
+		for _, piece := range dictionary {
 			c.meta.DictionaryOffset = at
-			c.meta.DataOffset += int64(len(data))
+			c.meta.DataOffset += int64(len(piece))
 		}
 		for i := range c.pages.Pages {
 			c.pages.Pages[i].Offset += c.meta.DataOffset
@@ -52,12 +47,8 @@ func (g *Group) Finish(w io.Writer) (meta []byte, err error) {
 		described.Group.Unpacked += c.meta.Unpacked
 		described.Group.Columns = append(described.Group.Columns, parquet.ColumnChunk{Meta: c.meta})
 		described.Bounds, described.Pages = append(described.Bounds, c.index), append(described.Pages, c.pages)
-		for _, data := range append(dictionary, c.data...) {
-			if _, err := w.Write(data); err != nil {
-				return nil, err
-			}
-		}
+		data = append(append(data, dictionary...), c.data...)
 	}
 	described.Group.Packed = at - described.Group.Offset
-	return json.Marshal(parquet.Marshal(described))
+	return data, parquet.Marshal(described)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/jsonline"
-	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // column is a column that is read.
@@ -27,7 +26,7 @@ type writer func(dst, value []byte) ([]byte, bool)
 
 // writers are the types of columns. An empty value of a column that is not text is null.
 var writers = map[string]writer{
-	"string": func(dst, value []byte) ([]byte, bool) { return jsonline.AppendStringBytes(dst, value), true },
+	"string": func(dst, value []byte) ([]byte, bool) { return jsonline.AppendString(dst, value), true },
 	"int64": orNull(func(dst, value []byte) ([]byte, bool) {
 		n, err := strconv.ParseInt(string(value), 10, 64)
 		return strconv.AppendInt(dst, n, 10), err == nil
@@ -36,7 +35,7 @@ var writers = map[string]writer{
 		n, err := strconv.ParseUint(string(value), 10, 64)
 		return strconv.AppendUint(dst, n, 10), err == nil
 	}),
-	optionalText: orNull(func(dst, value []byte) ([]byte, bool) { return jsonline.AppendStringBytes(dst, value), true }),
+	optionalText: orNull(func(dst, value []byte) ([]byte, bool) { return jsonline.AppendString(dst, value), true }),
 	"float64": orNull(func(dst, value []byte) ([]byte, bool) {
 		f, err := strconv.ParseFloat(string(value), 64)
 		dst, finite := jsonline.AppendFloat64(dst, f)
@@ -135,10 +134,7 @@ func parseColumn(text string, names []string) (column, error) {
 	}
 	index := slices.Index(names, name)
 	if index < 0 {
-		if similar := nearest.Of(name, names, 3); similar != "" {
-			return column{}, fmt.Errorf("there is no column %q; did you mean %q?", name, similar)
-		}
-		return column{}, fmt.Errorf("there is no column %q; the columns are %s", name, strings.Join(names, ", "))
+		return column{}, format.NoColumn(name, names)
 	}
 	write := writers[kind]
 	if write == nil {

@@ -215,8 +215,8 @@ func (k Kind) stream(ctx context.Context, content io.ReadCloser, options format.
 		content.Close()
 		return format.Lines{}, err
 	}
-	lines.ReadCloser, lines.Rows = &closers{Reader: lines.ReadCloser, first: lines.ReadCloser, second: content}, k.Rows
-	return lines, nil
+	lines.Rows = k.Rows
+	return lines.AlsoClosing(content), nil
 }
 
 // OpenStream decodes a stream. Its kind is known when its first bytes have arrived, so
@@ -262,7 +262,10 @@ func openStream(ctx context.Context, r io.Reader, name, want string, options for
 			return format.Lines{}, err
 		}
 		head, whole, r = firstBytes(unpacked)
-		content = &closers{Reader: r, first: unpacked}
+		content = struct {
+			io.Reader
+			io.Closer
+		}{r, unpacked}
 	}
 	f, err := formatOf(head, whole, want, name, "")
 	if err == nil {
@@ -351,29 +354,15 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// closers is a reader that closes one or two others.
-type closers struct {
-	io.Reader
-	first, second io.Closer
-}
-
-func (c *closers) Close() error {
-	err := c.first.Close()
-	if c.second != nil {
-		err = errors.Join(err, c.second.Close())
-	}
-	return err
-}
-
 // file is an open file on disk.
 type file struct {
-	*os.File
+	*io.SectionReader
 	name string
-	size int64
 }
 
-func (f *file) Size() int64  { return f.size }
 func (f *file) Name() string { return f.name }
 
 // File returns an open file as a format reads it: as long as it is now.
-func File(opened *os.File, name string, size int64) format.File { return &file{opened, name, size} }
+func File(opened *os.File, name string, size int64) format.File {
+	return &file{io.NewSectionReader(opened, 0, size), name}
+}

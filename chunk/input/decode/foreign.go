@@ -32,12 +32,12 @@ var magics = []struct {
 	{"\xfe\xff", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16 -t UTF-8 %s"}},
 	{"{\x00", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16LE -t UTF-8 %s"}},
 	{"\x00{", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16BE -t UTF-8 %s"}},
-	{"ARROW1", foreign{format: "an Arrow file", convert: ""}},
-	{"ORC", foreign{format: "an ORC file", convert: ""}},
-	{"Obj\x01", foreign{format: "an Avro file", convert: ""}},
-	{"\x93NUMPY", foreign{format: "a NumPy array", convert: ""}},
-	{"\x89HDF", foreign{format: "an HDF5 file", convert: ""}},
-	{"SQLite format 3\x00", foreign{format: "an SQLite database", convert: ""}},
+	{"ARROW1", foreign{format: "an Arrow file"}},
+	{"ORC", foreign{format: "an ORC file"}},
+	{"Obj\x01", foreign{format: "an Avro file"}},
+	{"\x93NUMPY", foreign{format: "a NumPy array"}},
+	{"\x89HDF", foreign{format: "an HDF5 file"}},
+	{"SQLite format 3\x00", foreign{format: "an SQLite database"}},
 }
 
 // tarMagic is where the header of a tar archive's first file names the format.
@@ -47,7 +47,7 @@ const tarMagic = 257
 // lines.
 func sniff(head []byte) *foreign {
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && (bytes.Contains(head, []byte("[Content_Types].xml")) || bytes.Contains(head, []byte("opendocument"))) {
-		return &foreign{format: "a spreadsheet or another office document", convert: ""}
+		return &foreign{format: "a spreadsheet or another office document"}
 	}
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) && len(head) > zipName {
 		name := head[zipName:min(len(head), zipName+(int(head[26])|int(head[27])<<8))]
@@ -62,10 +62,10 @@ func sniff(head []byte) *foreign {
 		return archive("a tar archive", "tar -xf", "tar -xOf %s", string(bytes.TrimRight(head[:100], "\x00")))
 	}
 	if csv.Match(head, false, ';') {
-		return &foreign{format: "a table whose values are separated by semicolons", convert: ""}
+		return &foreign{format: "a table whose values are separated by semicolons"}
 	}
 	if csv.Match(head, false, '|') {
-		return &foreign{format: "a table whose values are separated by |", convert: ""}
+		return &foreign{format: "a table whose values are separated by |"}
 	}
 	lines := wholeLines(head)
 	switch {

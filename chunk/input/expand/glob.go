@@ -1,9 +1,10 @@
 package expand
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -49,12 +50,7 @@ func glob(pattern string) ([]string, error) {
 	if err := g.match(root, parts); err != nil {
 		return nil, err
 	}
-	files := make([]string, 0, len(g.found))
-	for name := range g.found {
-		files = append(files, name)
-	}
-	sort.Strings(files)
-	return files, nil
+	return slices.Sorted(maps.Keys(g.found)), nil
 }
 
 // globber collects matches: two ways through ** may lead to the same file.

@@ -3,6 +3,7 @@ package expand
 import (
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,14 +25,8 @@ func pairs(path string) (list []pair) {
 		if name = unescape(name); !ok || name == "" {
 			continue
 		}
-		p := pair{name, unescape(value)}
-		for i := range list {
-			if list[i].name == name { // the inner one counts
-				list = append(list[:i], list[i+1:]...)
-				break
-			}
-		}
-		list = append(list, p)
+		list = slices.DeleteFunc(list, func(p pair) bool { return p.name == name }) // the inner one counts
+		list = append(list, pair{name, unescape(value)})
 	}
 	return list
 }

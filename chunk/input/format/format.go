@@ -4,7 +4,12 @@ package format
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
+
+	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // SniffBytes is how much of a file's content Match gets to see, if there is so much.
@@ -67,6 +72,14 @@ type ColumnError struct{ Err error }
 func (e *ColumnError) Error() string { return e.Err.Error() }
 func (e *ColumnError) Unwrap() error { return e.Err }
 
+// NoColumn is the error of a column that a table with these columns does not have.
+func NoColumn(name string, columns []string) error {
+	if similar := nearest.Of(name, columns, 3); similar != "" {
+		return fmt.Errorf("there is no column %q; did you mean %q?", name, similar)
+	}
+	return fmt.Errorf("there is no column %q; the columns are %s", name, strings.Join(columns, ", "))
+}
+
 // File is an open input file that can be read at any place, concurrently.
 type File interface {
 	io.ReaderAt
@@ -110,6 +123,19 @@ type Lines struct {
 	// Read. Package decode sets it.
 	Rows func() bool
 }
+
+// AlsoClosing returns the lines, which close something else after themselves.
+func (l Lines) AlsoClosing(after io.Closer) Lines {
+	l.ReadCloser = &closers{l.ReadCloser, after}
+	return l
+}
+
+type closers struct {
+	io.ReadCloser
+	after io.Closer
+}
+
+func (c *closers) Close() error { return errors.Join(c.ReadCloser.Close(), c.after.Close()) }
 
 // Blocks reads blocks of bytes, one after another, that Next returns: io.EOF after the last.
 type Blocks struct {

@@ -82,32 +82,10 @@ func (f *File) groupOf(row int64) (group int, before int64) {
 	return group, before
 }
 
-// blockBytes is the size of the blocks of lines that are passed on, unless one line is
-// larger.
-const blockBytes = 256 << 10
-
-// decode decodes a row group. It passes the lines to emit in blocks.
-func (f *File) decode(ctx context.Context, group int, memory *share, emit func(lines []byte) error) (err error) {
-	var last []byte
-	err = f.eachRow(ctx, group, memory, func(w *rowWriter) error {
-		err := w.line()
-		if err == nil && len(w.dst) >= blockBytes {
-			err = emit(w.dst)
-			w.dst = make([]byte, 0, len(w.dst)+blockBytes/8)
-		}
-		last = w.dst
-		return err
-	})
-	if err == nil && len(last) > 0 {
-		err = emit(last)
-	}
-	return err
-}
-
 // Rows decodes a row group of a file that gpurun has written. It calls each for every row, which is
 // valid until each returns, as a row of a table.
 func (f *File) Rows(ctx context.Context, group int, each func(row []byte) error) error {
-	memory := newMemory(ctx, f.memory).join(group)
+	memory := newMemory(ctx, f.memory).join()
 	defer memory.leave()
 	return f.eachRow(ctx, group, memory, func(w *rowWriter) error {
 		w.dst = w.dst[:0]

@@ -10,6 +10,9 @@ import (
 )
 
 const (
+	// blockBytes is the size of the blocks of lines that are passed on, unless one line is
+	// larger.
+	blockBytes = 256 << 10
 	// aheadBytes limits the lines that wait for their turn, in all row groups together.
 	aheadBytes = 64 << 20
 	// maxThreads limits the row groups that are decoded at the same time, each of which
@@ -55,11 +58,11 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 			case <-ctx.Done():
 				return
 			}
-			share := memory.join(i)
+			share := memory.join()
 			running.Go(func() {
 				defer func() { <-slots }()
 				defer share.leave()
-				l.decode(ctx, f, i, share, blocks)
+				f.decode(ctx, i, share, blocks)
 			})
 			select {
 			case l.groups <- blocks:
@@ -72,7 +75,7 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 }
 
 // decode decodes a row group into blocks, and closes the channel.
-func (l *lines) decode(ctx context.Context, f *File, group int, memory *share, blocks chan<- block) {
+func (f *File) decode(ctx context.Context, group int, memory *share, blocks chan<- block) {
 	defer close(blocks)
 	send := func(b block) error {
 		select {
@@ -82,9 +85,20 @@ func (l *lines) decode(ctx context.Context, f *File, group int, memory *share, b
 			return ctx.Err()
 		}
 	}
-	if err := f.decode(ctx, group, memory, func(lines []byte) error { return send(block{lines: lines}) }); err != nil {
-		_ = send(block{err: err})
+	var last []byte
+	err := f.eachRow(ctx, group, memory, func(w *rowWriter) error {
+		err := w.line()
+		if err == nil && len(w.dst) >= blockBytes {
+			err = send(block{lines: w.dst})
+			w.dst = make([]byte, 0, len(w.dst)+blockBytes/8)
+		}
+		last = w.dst
+		return err
+	})
+	if err != nil {
+		last = nil
 	}
+	_ = send(block{last, err})
 }
 
 // next returns the next block.

@@ -3,6 +3,7 @@ package parquet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -26,11 +27,11 @@ type memory struct {
 	ctx    context.Context
 	limit  int64
 	used   int64
-	groups map[int]bool // that are being decoded
+	shares []*share // of the row groups that are being decoded, in order
 }
 
 func newMemory(ctx context.Context, limit int64) *memory {
-	m := &memory{ctx: ctx, limit: limit, groups: make(map[int]bool)}
+	m := &memory{ctx: ctx, limit: limit}
 	m.freed.L = &m.mu
 	context.AfterFunc(ctx, func() {
 		m.mu.Lock()
@@ -42,17 +43,17 @@ func newMemory(ctx context.Context, limit int64) *memory {
 
 // share is the memory of a row group.
 type share struct {
-	of    *memory
-	group int
-	used  int64
+	of   *memory
+	used int64
 }
 
-// join begins to decode a row group. Earlier ones must have begun before.
-func (m *memory) join(group int) *share {
+// join begins to decode the next row group.
+func (m *memory) join() *share {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.groups[group] = true
-	return &share{of: m, group: group}
+	s := &share{of: m}
+	m.shares = append(m.shares, s)
+	return s
 }
 
 // leave ends decoding the row group.
@@ -60,7 +61,7 @@ func (s *share) leave() {
 	m := s.of
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.groups, s.group)
+	m.shares = slices.DeleteFunc(m.shares, func(other *share) bool { return other == s })
 	m.used -= s.used
 	m.freed.Broadcast()
 }
@@ -75,7 +76,7 @@ func (s *share) add(n int64) error {
 	if n > 0 && n > m.limit-s.used {
 		return fmt.Errorf("the pages of the row group take more than %d MiB of memory together", m.limit>>20)
 	}
-	for n > m.limit-m.used && n > 0 && !m.isFirst(s.group) {
+	for n > m.limit-m.used && n > 0 && m.shares[0] != s {
 		if err := m.ctx.Err(); err != nil {
 			return err
 		}
@@ -87,14 +88,4 @@ func (s *share) add(n int64) error {
 		m.freed.Broadcast()
 	}
 	return nil
-}
-
-// isFirst reports whether no earlier row group is being decoded.
-func (m *memory) isFirst(group int) bool {
-	for other := range m.groups {
-		if other < group {
-			return false
-		}
-	}
-	return true
 }

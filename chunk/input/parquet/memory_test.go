@@ -142,7 +142,7 @@ func TestPageOfAFewBytes(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c := newCursor(bytes.NewReader(data), leaf{physical: parquet.PhysicalInt64, maxDef: 2, maxRep: 1},
-		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, newMemory(t.Context(), leastMemory).join(0))
+		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, newMemory(t.Context(), leastMemory).join())
 	count := 0
 	for ; !c.ended; c.next() {
 		if v, ok := c.value(); !ok || len(v) != 8 || c.rep() != 1 {
@@ -165,7 +165,7 @@ func TestMemoryOfRowGroups(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	m := newMemory(ctx, 100)
-	first, second, third := m.join(0), m.join(1), m.join(2)
+	first, second, third := m.join(), m.join(), m.join()
 	if err := errors.Join(second.add(60), first.add(90), first.add(-30), first.add(40)); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -111,7 +112,7 @@ func (w *rowWriter) scalar(n *node, c *cursor) {
 	if v, ok := c.value(); !ok {
 		w.dst = append(w.dst, "null"...)
 	} else {
-		if w.dst, ok = n.format(w.dst, v); !ok {
+		if w.dst = n.write(w.dst, v); n.text && !utf8.Valid(v) {
 			w.badText = n.name
 		}
 	}

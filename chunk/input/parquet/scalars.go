@@ -7,74 +7,65 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// scalar appends a value that is not null as JSON. It returns false if the value is text
-// that is not UTF-8. The value has the size that its type demands.
-type scalar func(dst, v []byte) ([]byte, bool)
+// scalar appends a value that is not null as JSON. The value has the size that its type
+// demands.
+type scalar func(dst, v []byte) []byte
 
 // maxScale limits the digits after the point of a decimal. Formats in use allow at most 76.
 const maxScale = 1 << 12
 
-// scalarOf returns how the values of a leaf are written.
-func scalarOf(e *parquet.SchemaElement) (scalar, error) {
+// scalarOf returns how the values of a leaf are written, and whether they are text.
+func scalarOf(e *parquet.SchemaElement) (write scalar, text bool, err error) {
 	m, physical := e.Meaning(), *e.Physical
 	switch {
 	case physical > parquet.PhysicalFixed || physical < 0:
-		return nil, fmt.Errorf("column %q has the unknown type %d", e.Name, physical)
+		return nil, false, fmt.Errorf("column %q has the unknown type %d", e.Name, physical)
 	case physical == parquet.PhysicalFixed && (e.Length <= 0 || e.Length > parquet.MaxFixed):
-		return nil, fmt.Errorf("column %q has values of %d bytes", e.Name, e.Length)
+		return nil, false, fmt.Errorf("column %q has values of %d bytes", e.Name, e.Length)
 	case m.Decimal != nil && (m.Decimal.Scale < 0 || m.Decimal.Scale > maxScale):
-		return nil, fmt.Errorf("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
+		return nil, false, fmt.Errorf("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
 	}
 	switch _, lost := e.Type(); {
 	case m.Null != nil:
-		return exact(func(dst, _ []byte) []byte { return append(dst, "null"...) }), nil
-	case physical == parquet.PhysicalInt32 || physical == parquet.PhysicalInt64:
-		return integerScalar(m, physical), nil
+		write = func(dst, _ []byte) []byte { return append(dst, "null"...) }
 	case physical < parquet.PhysicalBytes:
-		return numberScalars[physical], nil
+		write = numberScalar(m, physical)
 	case m.Decimal != nil:
-		return exact(func(dst, v []byte) []byte { return parquet.AppendDecimal(dst, v, int(m.Decimal.Scale)) }), nil
+		write = func(dst, v []byte) []byte { return parquet.AppendDecimal(dst, v, int(m.Decimal.Scale)) }
 	case m.String != nil || m.Enum != nil:
-		return appendText, nil
+		write, text = jsonline.AppendString[[]byte], true
 	case m.JSON != nil:
-		return appendJSON, nil
+		write, text = appendJSON, true
 	case m.UUID != nil && e.Length == 16:
-		return exact(appendUUID), nil
+		write = appendUUID
 	case lost == "float16":
-		return exact(appendFloat16), nil
+		write = appendFloat16
 	case lost == "interval":
-		return exact(appendInterval), nil
+		write = appendInterval
+	default:
+		write = appendBase64
 	}
-	return exact(appendBase64), nil
+	return write, text, nil
 }
 
-func exact(f func(dst, v []byte) []byte) scalar {
-	return func(dst, v []byte) ([]byte, bool) { return f(dst, v), true }
-}
-
-// numberScalars are how values are written that have the one meaning of their physical type.
-var numberScalars = map[int32]scalar{
-	parquet.PhysicalBool:  exact(func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }),
-	parquet.PhysicalInt96: exact(parquet.AppendInt96),
-	parquet.PhysicalFloat: exact(func(dst, v []byte) []byte {
-		dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
-		return dst
-	}),
-	parquet.PhysicalDouble: exact(func(dst, v []byte) []byte {
-		dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
-		return dst
-	}),
-}
-
-// integerScalar returns how the values of an integer column are written: many types are
+// numberScalar returns how the values of a column of numbers are written: many types are
 // stored as integers.
-func integerScalar(m parquet.LogicalType, physical int32) scalar {
+func numberScalar(m parquet.LogicalType, physical int32) scalar {
+	switch physical {
+	case parquet.PhysicalBool:
+		return func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }
+	case parquet.PhysicalInt96:
+		return parquet.AppendInt96
+	case parquet.PhysicalFloat:
+		return appendFloat32
+	case parquet.PhysicalDouble:
+		return appendFloat64
+	}
 	append64 := jsonline.AppendInt
 	switch {
 	case m.Decimal != nil:
@@ -91,19 +82,25 @@ func integerScalar(m parquet.LogicalType, physical int32) scalar {
 		append64 = func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) }
 	}
 	if physical == parquet.PhysicalInt32 {
-		return exact(func(dst, v []byte) []byte { return append64(dst, int64(int32(binary.LittleEndian.Uint32(v)))) })
+		return func(dst, v []byte) []byte { return append64(dst, int64(int32(binary.LittleEndian.Uint32(v)))) }
 	}
-	return exact(func(dst, v []byte) []byte { return append64(dst, int64(binary.LittleEndian.Uint64(v))) })
+	return func(dst, v []byte) []byte { return append64(dst, int64(binary.LittleEndian.Uint64(v))) }
 }
 
-func appendText(dst, text []byte) ([]byte, bool) {
-	return jsonline.AppendStringBytes(dst, text), utf8.Valid(text)
+func appendFloat32(dst, v []byte) []byte {
+	dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
+	return dst
+}
+
+func appendFloat64(dst, v []byte) []byte {
+	dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
+	return dst
 }
 
 // appendJSON writes a JSON document as the value that it is.
-func appendJSON(dst, text []byte) ([]byte, bool) {
+func appendJSON(dst, text []byte) []byte {
 	if !jsonline.Valid(text) {
-		return appendText(dst, text)
+		return jsonline.AppendString(dst, text)
 	}
 	for _, c := range text { // outside strings, a line end is white space
 		if c == '\n' || c == '\r' {
@@ -111,7 +108,7 @@ func appendJSON(dst, text []byte) ([]byte, bool) {
 		}
 		dst = append(dst, c)
 	}
-	return dst, true
+	return dst
 }
 
 func appendBase64(dst, data []byte) []byte {

@@ -9,7 +9,6 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
-	"github.com/gpurun/gpurun/internal/nearest"
 )
 
 // kind is what a node becomes in JSON.
@@ -42,7 +41,8 @@ type node struct {
 	children []*node
 	// from and to delimit the leaves of the node, as indexes of columns.
 	from, to int
-	format   scalar // of a scalar
+	write    scalar // of a scalar
+	text     bool   // it must be UTF-8
 	element  *parquet.SchemaElement
 }
 
@@ -109,7 +109,7 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 			e.Logical = &parquet.LogicalType{JSON: &parquet.Empty{}}
 		}
 		b.leaves = append(b.leaves, leaf{physical: *e.Physical, length: e.Length, maxDef: def, maxRep: rep})
-		n.format, err = scalarOf(e)
+		n.write, n.text, err = scalarOf(e)
 	case e.Meaning().List != nil && b.wraps(e):
 		b.next++
 		err = b.list(n, e.Name, def, rep)
@@ -210,10 +210,7 @@ func noColumn(name string, all []*node) error {
 	if typed && slices.Contains(names, plain) {
 		return fmt.Errorf("column %q has its type in the file; ask for it without one", plain)
 	}
-	if similar := nearest.Of(name, names, 3); similar != "" {
-		return fmt.Errorf("there is no column %q; did you mean %q?", name, similar)
-	}
-	return fmt.Errorf("there is no column %q; the columns are %s", name, strings.Join(names, ", "))
+	return format.NoColumn(name, names)
 }
 
 // Columns returns the columns that are read, with their types.

@@ -12,12 +12,7 @@ import (
 // request has its name, its memory and how long the lease lasts; the rest follows from the rules.
 // It returns the device as well.
 func Allocate(ctx context.Context, rules lease.Config, devices []gpu.Device, r lease.Request) (*lease.Held, gpu.Device, error) {
-	var err error
-	if r.Named {
-		err = CheckLeasable(devices)
-	} else {
-		devices, _, err = Leasable(devices)
-	}
+	devices, _, err := Leasable(devices, r.Named)
 	if err != nil {
 		return nil, gpu.Device{}, err
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Card returns a device as leases see it, without the memory that the driver reserves. Its
-// key is empty if the device cannot be identified; see CheckLeasable.
+// key is empty if the device cannot be identified; see Leasable.
 func Card(d gpu.Device, used, reserved uint64) lease.GPU {
 	card := lease.GPU{Key: d.UUID, Index: d.Index, Label: d.String(), Total: d.Memory - min(d.Memory, reserved), Used: used}
 	if d.Ambiguous != "" {
@@ -41,32 +41,27 @@ func Cards(ctx context.Context, devices []gpu.Device, options gpu.Options) ([]le
 	return cards, ctx.Err()
 }
 
-// ErrNotLeasable is in the chain of the errors of CheckLeasable.
+// ErrNotLeasable is in the chain of the errors of Leasable.
 var ErrNotLeasable = errors.New("cannot be leased")
 
-// CheckLeasable rejects devices that other processes may know by another name, because
-// leasing one would not exclude them. The error is a fault.NoDevice that says what to set.
-func CheckLeasable(devices []gpu.Device) error {
+// Leasable returns the devices that can be leased, and a note about each of the others. It rejects
+// devices that other processes may know by another name, because leasing one would not exclude them.
+// If the user has named the devices, or none can be leased, the error is a fault.NoDevice that says
+// what to set.
+func Leasable(devices []gpu.Device, named bool) (leasable []gpu.Device, notes []string, err error) {
 	for _, d := range devices {
-		if why := unleasable(d); why != "" {
-			return fault.GPUsHeld.Wrap(fmt.Errorf("%s %w: %s", d, ErrNotLeasable, why))
-		}
-	}
-	return nil
-}
-
-// Leasable returns the devices that can be leased, and a note about each of the others. The
-// user has named none of them. If no device can be leased, it returns the error of CheckLeasable.
-func Leasable(devices []gpu.Device) (leasable []gpu.Device, notes []string, err error) {
-	for _, d := range devices {
-		if why := unleasable(d); why != "" {
-			notes = append(notes, fmt.Sprintf("skipping %s: it %s: %s", d, ErrNotLeasable, why))
+		why := unleasable(d)
+		if why == "" {
+			leasable = append(leasable, d)
 			continue
 		}
-		leasable = append(leasable, d)
+		notes = append(notes, fmt.Sprintf("skipping %s: it %s: %s", d, ErrNotLeasable, why))
+		if err == nil {
+			err = fault.GPUsHeld.Wrap(fmt.Errorf("%s %w: %s", d, ErrNotLeasable, why))
+		}
 	}
-	if len(leasable) == 0 {
-		return nil, nil, CheckLeasable(devices)
+	if named || len(leasable) == 0 {
+		return leasable, nil, err
 	}
 	return leasable, notes, nil
 }

@@ -72,10 +72,7 @@ func (p Policy) Claim(ctx context.Context, wanted orchestrator.ClaimRequest) (*o
 
 // leave leaves out the GPUs that cannot be leased, unless the user named them.
 func (p Policy) leave(wanted *orchestrator.ClaimRequest) (notes []string, err error) {
-	if wanted.Named {
-		return nil, CheckLeasable(wanted.Devices)
-	}
-	if wanted.Devices, notes, err = Leasable(wanted.Devices); err != nil {
+	if wanted.Devices, notes, err = Leasable(wanted.Devices, wanted.Named); err != nil || wanted.Named {
 		return nil, err
 	}
 	if p.NumGPUs > len(wanted.Devices) {

@@ -20,7 +20,7 @@ type Job struct {
 	Status string
 	// Shards is the number of pods, Nodes how many of them run at a time.
 	Shards, Nodes int
-	// GPUs, CPUs and Memory are those of a pod; "" for CPUs and Memory that are not limited.
+	// GPUs, CPUs and Memory are what each pod gets; "" for CPUs and Memory that are not limited.
 	GPUs         int
 	CPUs, Memory string
 	// Claim is the volume claim with input and output, Mount its folder in the pod.

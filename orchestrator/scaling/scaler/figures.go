@@ -39,23 +39,21 @@ func (s *Scaler) remaining() time.Duration {
 		return -1
 	}
 	seconds := float64(total-done) * now.Sub(first.at).Seconds() / float64(done-first.done)
-	return time.Duration(min(seconds, 1e8) * s.speed() * float64(time.Second))
+	return time.Duration(min(seconds, 1e8) * float64(time.Second))
 }
 
-// figures returns what is known about a device.
-func (s *Scaler) figures(g *scaled, host resources.Usage, left time.Duration) scaling.Figures {
+// figures returns what is known about the device.
+func (g *group) figures(host resources.Usage, left time.Duration) scaling.Figures {
+	s := g.scaler
 	w := s.fleet.Work(g.of)
-	now := time.Duration(float64(time.Since(s.start)) * s.speed())
 	f := scaling.Figures{
-		Time: now, Workers: w.Ready, Loading: w.Loading, Limit: len(g.places) + len(g.reserve),
+		Time: time.Since(s.start), Workers: w.Ready, Loading: w.Loading, Limit: len(g.places) + len(g.reserve),
 		Records: w.Records, Bytes: w.Bytes, Batches: w.Batches,
-		Busy: time.Duration(float64(w.Busy) * s.speed()), GPUBusy: -1, Cores: host.Cores, IdleCores: host.Idle, HostFree: host.Available,
-		Load: time.Duration(float64(w.Load) * s.speed()), Remaining: left,
-		OOMs: g.ooms, Refused: g.refused,
-		Unsteady: w.Unsteady,
+		Busy: w.Busy, GPUBusy: -1, Cores: host.Cores, IdleCores: host.Idle, HostFree: host.Available,
+		Load: w.Load, Remaining: left, OOMs: g.ooms, Refused: g.refused, Unsteady: w.Unsteady,
 	}
-	s.addProcesses(g, w, &f)
-	s.addDevice(g, w, &f)
+	g.addProcesses(w, &f)
+	g.addDevice(w, &f)
 	if s.Simulate != nil {
 		s.Simulate(&f)
 	}
@@ -64,7 +62,7 @@ func (s *Scaler) figures(g *scaled, host resources.Usage, left time.Duration) sc
 }
 
 // addProcesses adds what the workers' processes use of the host.
-func (s *Scaler) addProcesses(g *scaled, w Work, f *scaling.Figures) {
+func (g *group) addProcesses(w Work, f *scaling.Figures) {
 	last := treeTime{at: time.Now()}
 	for _, tree := range (resources.System{}).Trees(w.PIDs) {
 		last.seconds += tree.Ran + tree.Waited
@@ -76,30 +74,14 @@ func (s *Scaler) addProcesses(g *scaled, w Work, f *scaling.Figures) {
 	g.trees = last
 }
 
-// loadSamples is how many samples of a GPU's utilization are averaged.
-const loadSamples = 3
-
 // addDevice adds what the monitor knows about the GPU.
-func (s *Scaler) addDevice(g *scaled, w Work, f *scaling.Figures) {
-	h, ok := s.fleet.Health(g.name)
+func (g *group) addDevice(w Work, f *scaling.Figures) {
+	h, ok := g.scaler.fleet.Health(g.name)
 	if !ok || h.Problem != "" {
 		return
 	}
-	if percent, known := h.Sample.Utilization.Get(); known && h.Sample.Time.After(g.sampled) {
-		g.sampled = h.Sample.Time
-		if g.load = append(g.load, float64(percent)/100); len(g.load) > loadSamples {
-			g.load = g.load[1:]
-		}
-	}
-	if f.Workers != g.before.Workers { // the old ones say nothing about the new ones
-		g.load = nil
-	}
-	if len(g.load) > 0 {
-		sum := 0.0
-		for _, share := range g.load {
-			sum += share
-		}
-		f.GPUBusy = sum / float64(len(g.load))
+	if percent, known := h.Sample.Utilization.Get(); known {
+		f.GPUBusy = float64(percent) / 100
 	}
 	memory, known := h.Sample.Memory.Get()
 	if !known {
@@ -107,10 +89,10 @@ func (s *Scaler) addDevice(g *scaled, w Work, f *scaling.Figures) {
 	}
 	own := ownMemory(h)
 	f.Others = memory.Used - min(memory.Used, own)
-	usable := s.Usable(memory.Total)
+	usable := g.scaler.Usable(memory.Total)
 	f.DeviceFree = max(1, usable-min(usable, memory.Used))
 	if workers := w.Ready + w.Loading; workers > 0 {
-		f.DeviceEach = max(own/uint64(workers), s.MinMemory)
+		f.DeviceEach = max(own/uint64(workers), g.scaler.MinMemory)
 	}
 }
 

@@ -4,18 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"time"
 
 	"github.com/gpurun/gpurun/gpu"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
-// File is the file in the job folder with the last good number of workers of each
-// device, where a resumed job starts.
-const File = "scaling.json"
-
 // Options are how a fleet may change its number of workers.
 type Options struct {
+	Slots   []event.Slot     // that the job starts with; none if their number is fixed
 	Reserve []event.Slot     // that may be added, in order
 	Resumed map[string]Saved // what an earlier run has saved
 	File    string           // where this one does; "" for nowhere
@@ -28,9 +27,8 @@ type Options struct {
 	More      func(ctx context.Context, device gpu.Device, bytes uint64) error
 	Usable    func(total uint64) uint64
 	MinMemory uint64
-	// Speed is by how much time runs faster, and Simulate replaces what was measured; 0 and nil
-	// unless for tests.
-	Speed    float64
+	// Every replaces Interval, and Simulate what was measured; 0 and nil unless for tests.
+	Every    time.Duration
 	Simulate func(*scaling.Figures)
 }
 
@@ -54,14 +52,7 @@ func (s *Scaler) save() {
 		return
 	}
 	s.saved = all
-	data, err := json.Marshal(all)
-	if err != nil {
-		return
-	}
-	path := s.File
-	if os.WriteFile(path+".new", data, 0o600) == nil {
-		_ = os.Rename(path+".new", path)
-	}
+	_ = files.WriteJSON(s.File, all, files.PrivateMode)
 }
 
 // ReadSaved reads what an earlier run of the job has saved; a missing or damaged file is

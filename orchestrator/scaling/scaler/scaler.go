@@ -58,8 +58,8 @@ type Work struct {
 	PIDs                    []int         // of their workers
 }
 
-// Scaler adds and removes workers of a fleet. That of a job whose number of workers is fixed has
-// no groups, and does nothing.
+// Scaler adds and removes workers of a fleet. If the number of workers is fixed, it has no groups
+// and does nothing.
 type Scaler struct {
 	Options
 	fleet  Fleet
@@ -69,12 +69,13 @@ type Scaler struct {
 	recent []jobProgress
 
 	mu     sync.Mutex
-	groups []*scaled
+	groups []*group
 	saved  map[string]Saved // in the job folder
 }
 
-// scaled is a device, or all CPU devices, with its workers.
-type scaled struct {
+// group is a device, or all CPU devices, with its workers. The scaler's lock guards it.
+type group struct {
+	scaler  *Scaler
 	name    string
 	of      func(event.Slot) bool
 	search  *scaling.Search
@@ -86,8 +87,6 @@ type scaled struct {
 
 	before  scaling.Figures // the last ones
 	trees   treeTime        // of the processes, at that time
-	load    []float64       // the GPU's last utilizations
-	sampled time.Time       // of the last of them
 	outcome event.ScalingReport
 }
 
@@ -99,24 +98,25 @@ type place struct {
 	stale   int // reports of its worker that may be about the time before another left
 }
 
-// New returns the scaler of a fleet that starts with these slots; none if their number is fixed.
-func New(f Fleet, slots []event.Slot, o Options) *Scaler {
+// New returns the scaler of a fleet.
+func New(f Fleet, o Options) *Scaler {
 	s := &Scaler{Options: o, fleet: f, start: time.Now(), wake: make(chan struct{}, 1)}
-	for _, slot := range slots {
+	for _, slot := range s.Slots {
 		if s.group(slot) == nil {
-			s.groups = append(s.groups, s.newGroup(slot, slots))
+			s.groups = append(s.groups, s.newGroup(slot))
 		}
 	}
 	return s
 }
 
-func (s *Scaler) newGroup(slot event.Slot, slots []event.Slot) *scaled {
-	g := &scaled{name: slot.Key(), of: slot.SharesDevice}
-	if slot.Devices[0].Kind == gpu.CPU {
+func (s *Scaler) newGroup(slot event.Slot) *group {
+	onCPU := slot.Devices[0].Kind == gpu.CPU
+	g := &group{scaler: s, name: slot.Key(), of: slot.SharesDevice}
+	if onCPU {
 		g.name, g.of = "CPU", func(event.Slot) bool { return true }
 	}
 	workers := 0
-	for _, other := range slots {
+	for _, other := range s.Slots {
 		if g.of(other) {
 			workers++
 		}
@@ -127,15 +127,15 @@ func (s *Scaler) newGroup(slot event.Slot, slots []event.Slot) *scaled {
 		}
 	}
 	g.search = scaling.Up(workers, s.Resumed[g.name].Settled)
-	if slot.Devices[0].Kind == gpu.CPU {
+	if onCPU {
 		g.search = scaling.Down(workers)
 	}
 	g.outcome = event.ScalingReport{Device: g.name, Workers: workers}
-	s.fleet.Share(g.of, workers > 1 && slot.Devices[0].Kind != gpu.CPU)
+	s.fleet.Share(g.of, workers > 1 && !onCPU)
 	return g
 }
 
-func (s *Scaler) group(slot event.Slot) *scaled {
+func (s *Scaler) group(slot event.Slot) *group {
 	for _, g := range s.groups {
 		if g.of(slot) {
 			return g
@@ -150,8 +150,7 @@ func (s *Scaler) Run(ctx context.Context) {
 		return
 	}
 	s.meter = resources.NewMeter(resources.System{})
-	every := time.Duration(float64(Interval) / s.speed())
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(cmp.Or(s.Every, Interval))
 	defer ticker.Stop()
 	for {
 		select {
@@ -167,143 +166,31 @@ func (s *Scaler) Run(ctx context.Context) {
 	}
 }
 
-// speed is by how much tests make the scaler's time run faster.
-func (s *Scaler) speed() float64 { return max(1, s.Speed) }
-
 // step decides about every device.
 func (s *Scaler) step(ctx context.Context) {
 	if !s.fleet.Hungry() {
 		return
 	}
-	host := s.meter.Sample()
-	if s.Speed > 0 {
-		host.Idle = -1
-	}
-	left := s.remaining()
+	host, left := s.meter.Sample(), s.remaining()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.groups {
 		if s.fleet.IsSick(g.name) {
 			continue
 		}
-		f := s.figures(g, host, left)
-		s.apply(ctx, g, f, g.search.Step(f))
+		f := g.figures(host, left)
+		g.apply(ctx, f, g.search.Step(f))
 	}
 	s.save()
 }
 
-// apply carries out a decision.
-func (s *Scaler) apply(ctx context.Context, g *scaled, f scaling.Figures, d scaling.Decision) {
-	from := len(g.places)
-	if d.Workers > from {
-		if why := s.lease(ctx, g, f, d.Workers-from); why != "" {
-			d = g.search.Refuse(f, why)
-		}
-	}
-	for len(g.places) < d.Workers && s.add(g, d.Workers) {
-	}
-	for len(g.places) > d.Workers {
-		i := s.dispensable(g)
-		leaving := g.places[i].worker
-		g.places = slices.Delete(g.places, i, i+1)
-		leaving.Dismiss()
-	}
-	if len(g.places) == 1 { // the others may still be leaving, but no longer count on it
-		s.fleet.Share(g.of, false)
-	}
-	if d.Reason != "" || from != len(g.places) {
-		g.outcome.Workers, g.outcome.Reason = len(g.places), d.Reason
-		s.Emit(event.WorkersScaled{ScalingReport: g.outcome, From: from, Settled: d.Settled})
-	}
-	if d.Settled {
-		s.fitThreads(g, f)
-	}
-}
-
-// dispensable returns which worker leaves first: the newest of those that do not compute,
-// else the newest.
-func (s *Scaler) dispensable(g *scaled) int {
-	for i := len(g.places) - 1; i >= 0; i-- {
-		if s.fleet.Work(func(slot event.Slot) bool { return slot.Number == g.places[i].slot.Number }).Ready == 0 {
-			return i
-		}
-	}
-	return len(g.places) - 1
-}
-
-// lease acquires device memory for added workers if they would use more than the job
-// holds, and returns why it cannot.
-func (s *Scaler) lease(ctx context.Context, g *scaled, f scaling.Figures, added int) string {
-	if s.Memory == 0 || f.DeviceEach == 0 {
-		return ""
-	}
-	needed := uint64(float64(f.DeviceEach) * float64(f.Workers+added) * scaling.Margin)
-	held := s.Memory + g.leased
-	if needed <= held {
-		return ""
-	}
-	if s.More == nil {
-		return fmt.Sprintf("%d MiB are leased and a worker uses %d", held>>20, f.DeviceEach>>20)
-	}
-	for _, device := range g.places[0].slot.Devices {
-		if err := s.More(ctx, device, needed-held); err != nil {
-			return fmt.Sprintf("no further lease: %v", err)
-		}
-	}
-	g.leased += needed - held
-	return ""
-}
-
-// add starts another worker on a device. It returns false if there is no place for it.
-func (s *Scaler) add(g *scaled, planned int) bool {
-	if len(g.reserve) == 0 {
-		return false
-	}
-	slot := g.reserve[0]
-	slot.Added, slot.Threads = true, s.threads(planned)
-	slot, worker, ok := s.fleet.Add(slot)
-	if !ok {
-		return false
-	}
-	g.reserve = g.reserve[1:]
-	g.take(slot, worker)
-	return true
-}
-
-// threads returns each worker's share of the cores if every device has this number of workers.
-func (s *Scaler) threads(workers int) int {
-	return max(1, s.Cores/(len(s.groups)*workers))
-}
-
-// fitThreads restarts a worker whose share of the cores is far from what it would get
-// now, one at a time, if that pays off in the remaining time.
-func (s *Scaler) fitThreads(g *scaled, f scaling.Figures) {
-	if f.Loading > 0 || f.Workers != len(g.places) || g.name == "CPU" {
-		return
-	}
-	share := s.threads(len(g.places))
-	var odd []*place
-	for _, p := range g.places {
-		if p.threads > 2*share || 2*p.threads < share {
-			odd = append(odd, p)
-		}
-	}
-	// A restart costs a worker's share of the rate while it loads; fewer threads that
-	// compete are expected to bring a twentieth.
-	cost := f.Load.Seconds() * float64(len(odd)) / float64(len(g.places))
-	if len(odd) > 0 && f.Remaining.Seconds()/20 > cost {
-		odd[0].threads = share
-		odd[0].worker.Restart(share)
-	}
-}
-
 // Started records that a slot runs.
 func (s *Scaler) Started(slot event.Slot, worker Worker) {
-	s.with(slot, func(g *scaled) { g.take(slot, worker) })
+	s.with(slot, func(g *group) { g.join(slot, worker) })
 }
 
 // with calls use with the group of a slot, if it has one.
-func (s *Scaler) with(slot event.Slot, use func(*scaled)) {
+func (s *Scaler) with(slot event.Slot, use func(*group)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g := s.group(slot); g != nil {
@@ -311,15 +198,10 @@ func (s *Scaler) with(slot event.Slot, use func(*scaled)) {
 	}
 }
 
-// take adds a slot that runs.
-func (g *scaled) take(slot event.Slot, worker Worker) {
-	g.places = append(g.places, &place{slot: slot, worker: worker, threads: slot.Threads})
-}
-
 // Leaves records that a slot's worker has exited: what the other workers still report about
 // memory may be about the time before.
 func (s *Scaler) Leaves(slot event.Slot) {
-	s.with(slot, func(g *scaled) {
+	s.with(slot, func(g *group) {
 		for _, p := range g.places {
 			p.stale = staleReports
 		}
@@ -328,7 +210,7 @@ func (s *Scaler) Leaves(slot event.Slot) {
 
 // Departed records that a slot has left; its place can be taken again.
 func (s *Scaler) Departed(slot event.Slot) {
-	s.with(slot, func(g *scaled) {
+	s.with(slot, func(g *group) {
 		g.places = slices.DeleteFunc(g.places, func(p *place) bool { return p.slot.Number == slot.Number })
 		g.reserve = append(g.reserve, slot)
 		slices.SortFunc(g.reserve, func(a, b event.Slot) int { return cmp.Compare(a.Rank, b.Rank) })
@@ -338,7 +220,7 @@ func (s *Scaler) Departed(slot event.Slot) {
 // Refused records that a kernel could not be opened next to those of other workers.
 func (s *Scaler) Refused(slot event.Slot, e *fault.Error) {
 	s.Emit(event.Notice{Text: fmt.Sprintf("%s: no further worker: %s", slot.Name, e.Message)})
-	s.with(slot, func(g *scaled) {
+	s.with(slot, func(g *group) {
 		if e.Kind == fault.OOM {
 			g.ooms++
 		} else {
@@ -357,7 +239,7 @@ func (s *Scaler) Crowded(ctx context.Context, slot event.Slot, mustLeave func() 
 	s.mu.Lock()
 	g := s.group(slot)
 	alone := g == nil || len(g.places) < 2 || g.isStale(slot)
-	if !alone && !s.relieving(g) { // otherwise one is leaving already
+	if !alone && !g.relieving() { // otherwise one is leaving already
 		g.ooms++
 		s.nudge()
 	}
@@ -372,34 +254,9 @@ func (s *Scaler) Crowded(ctx context.Context, slot event.Slot, mustLeave func() 
 			return
 		}
 		s.mu.Lock()
-		leaving = s.relieving(g)
+		leaving = g.relieving()
 		s.mu.Unlock()
 	}
-}
-
-// staleReports is how many tasks a worker may have that began before another worker left:
-// the current one and the prefetched one.
-const staleReports = 2
-
-// isStale reports whether a batch that did not fit may have failed before the last worker
-// left: then it says nothing about those that stayed.
-func (g *scaled) isStale(slot event.Slot) bool {
-	i := slices.IndexFunc(g.places, func(p *place) bool { return p.slot.Number == slot.Number })
-	switch {
-	case i < 0: // the worker itself was dismissed
-		return true
-	case g.places[i].stale == 0:
-		return false
-	}
-	g.places[i].stale--
-	return true
-}
-
-// relieving reports whether a worker leaves because memory ran out. The caller must hold
-// s.mu.
-func (s *Scaler) relieving(g *scaled) bool {
-	w := s.fleet.Work(g.of)
-	return g.ooms != g.before.OOMs || w.Ready+w.Loading > len(g.places)
 }
 
 // nudge makes the scaler decide at once.

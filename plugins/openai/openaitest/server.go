@@ -19,7 +19,7 @@ import (
 
 // Trouble is how the server answers a request instead of answering it well.
 type Trouble struct {
-	// Status is that of the answer, with an error as its body; 0 for a good answer.
+	// Status is the HTTP status of the answer, with an error as its body; 0 for a good answer.
 	Status int
 	// RetryAfter is the value of that header, if any.
 	RetryAfter string

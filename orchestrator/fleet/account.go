@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/internal/wire"
+	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/orchestrator/queue"
+	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
+)
+
+// account is what the workers of a slot have done. Its methods take what the current worker has
+// computed of unfinished tasks, where that counts, too.
+type account struct {
+	report      event.WorkerReport
+	oneByOne    bool          // the kernel is concurrent: workers count the records that it computes
+	bytes       int64         // of the input of finished segments
+	recordBytes float64       // of the current chunk
+	batches     int64         // finished
+	computed    int64         // records that earlier workers of a concurrent kernel have computed
+	repeated    int64         // records of unfinished chunks that were lost with earlier workers
+	busy        time.Duration // in which the worker's kernel had work
+	busyBefore  time.Duration // the same for earlier workers
+	opening     time.Duration // how long the kernel took to open
+	tuning      bool          // the worker is searching for its batch size
+	awaits      event.Awaits  // what the kernel waits for
+}
+
+// ready records that a kernel is open, which took some time.
+func (a *account) ready(now time.Time, took time.Duration) {
+	a.report.Retired, a.report.Ready = false, now
+	a.opening = took
+	a.report.Load += took
+}
+
+// exited records the end of a worker.
+func (a *account) exited(unfinished int64, cpu time.Duration) {
+	a.repeated += unfinished
+	a.computed = a.report.Records
+	a.busyBefore, a.busy, a.tuning, a.awaits = a.busyBefore+a.busy, 0, false, ""
+	a.report.CPU += cpu
+	a.report.Rest(time.Now())
+}
+
+// begin records that the worker computes a task.
+func (a *account) begin(t queue.Task) {
+	a.recordBytes = float64(t.Chunk.Length) / float64(max(1, t.Chunk.Records))
+}
+
+// progress records what the worker reports about its speed.
+func (a *account) progress(p wire.Progress) {
+	a.busy, a.tuning, a.awaits = p.Busy, p.Tuning, p.Awaits
+	if a.oneByOne {
+		a.report.Records = a.computed + p.Computed
+	}
+	if p.Latency != nil {
+		a.batches += p.Latency.Count()
+	}
+}
+
+// finish records the end of a part and what it cost.
+func (a *account) finish(done wire.Done) {
+	counts, stats := done.Segment.Tally.Counts, done.Stats
+	a.bytes += int64(float64(counts.Records) * a.recordBytes)
+	if stats.Latency != nil {
+		a.batches += stats.Latency.Count()
+	}
+	w := &a.report
+	w.Chunks++
+	w.Batches += stats.Batches
+	w.Busy += stats.Busy
+	w.Restarts += stats.Restarts
+	w.Retries += stats.Retries
+	w.WaitedInput += stats.Input
+	w.WaitedOutput += stats.Output
+	w.BatchSize = max(w.BatchSize, stats.BatchSize)
+	if a.oneByOne { // answers may be imported from the log, and others wait for a commit
+		w.Records = a.computed + done.Computed
+	} else {
+		w.Records += counts.Records
+	}
+}
+
+// records returns how many records were computed in this run, also those that were lost with a
+// worker.
+func (a *account) records(unfinished int64) int64 {
+	if a.oneByOne { // answers are logged: none is lost
+		return a.report.Records
+	}
+	return a.report.Records + unfinished + a.repeated
+}
+
+// speed returns the records per second of the kernels' busy time, 0 if unknown. more records took
+// some time, but are not counted yet.
+func (a *account) speed(more int64, took time.Duration) float64 {
+	if a.oneByOne { // records count at once, the report's time with the chunk's end
+		return event.Rate(a.report.Records, a.busyBefore+a.busy)
+	}
+	return event.Rate(a.report.Records+more, a.report.Busy+took)
+}
+
+// addTo adds the account to what several slots have done.
+func (a *account) addTo(w *scaler.Work, unfinished int64) {
+	w.Records += a.report.Records + unfinished
+	w.Bytes += a.bytes + int64(float64(unfinished)*a.recordBytes)
+	w.Batches += a.batches
+	w.Busy += a.busyBefore + a.busy
+	w.BatchSize = max(w.BatchSize, a.report.BatchSize)
+}
