@@ -235,7 +235,7 @@ bench-floats:
 	cd bench && $(GO) test -run '^$$' -bench . -count 3 ./floats
 
 bench-parts:
-	$(GO) test -run '^$$' -bench . -benchmem ./chunk/... ./internal/jsonline ./plugins ./plugins/chain
+	$(GO) test -run '^$$' -bench . -benchmem ./chunk/... ./internal/jsonline ./plugins/...
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./orchestrator
 
 # Tests deploy/: alert rules and dashboard with a real Prometheus, manifests against the

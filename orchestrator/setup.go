@@ -113,6 +113,12 @@ func (j *job) fleetOptions() fleet.Options {
 	if o.LayoutKnown == nil { // otherwise workers know the layout of the job's columns
 		o.Pool = c.Pool.kept()
 	}
+	if p.kernel.Interpreter != "" && !p.kernel.Info.Fresh {
+		o.Templates = process.NewTemplates(p.runDir)
+		if o.Pool != nil {
+			o.Templates, _ = o.Pool.Templates(o.MakeDir) // without, interpreters start fresh
+		}
+	}
 	if c.Batching.Auto {
 		o.TunedFile = j.folder.BatchSizes()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/process"
@@ -45,6 +46,7 @@ type kernelHost struct {
 	computed bool // some process of this kernel has computed a batch
 	limits   limits
 	sources  sources
+	mark     string       // of the process and its descendants, in their environment
 	stuck    []proc.Stuck // processes that could not be killed and may still hold the device
 
 	mu    sync.Mutex       // guards ended and live
@@ -116,7 +118,7 @@ func (h *kernelHost) open(ctx context.Context) error {
 
 func (h *kernelHost) start(ctx context.Context) error {
 	command := process.Command{
-		Path: h.named.Path, Args: h.named.Args, Env: os.Environ(), Dir: h.setup.Dir,
+		Path: h.named.Path, Args: h.named.Args, Env: h.environment(), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
 		Inline:       os.Getenv("GPURUN_INLINE") != "", // for comparison and for tests
@@ -147,6 +149,25 @@ func (h *kernelHost) start(ctx context.Context) error {
 	}
 	h.setProcess(started)
 	return nil
+}
+
+// environment is what the next process gets. An interpreter that a template forks is no
+// descendant of this worker, and is found by its mark.
+func (h *kernelHost) environment() []string {
+	if h.setup.Templates == "" {
+		return os.Environ()
+	}
+	h.mark = template.NewMark()
+	return append(os.Environ(), template.Variable+"="+h.mark+":"+h.setup.Templates)
+}
+
+// killRest kills what an ended process has left.
+func (h *kernelHost) killRest() {
+	h.stuck = proc.KillChildren()
+	if h.mark != "" {
+		_, stuck := proc.KillMarked(template.MarkVariable + "=" + h.mark)
+		h.stuck = append(h.stuck, stuck...)
+	}
 }
 
 func (h *kernelHost) setProcess(process *process.Process) {
@@ -301,7 +322,7 @@ func (h *kernelHost) kill() {
 	h.addLoaded()
 	h.process.Kill()
 	h.setProcess(nil)
-	h.stuck = proc.KillChildren()
+	h.killRest()
 }
 
 // close shuts the process down cleanly.
@@ -314,7 +335,7 @@ func (h *kernelHost) close() error {
 		h.log.Warn("close kernel", "error", err)
 	}
 	h.setProcess(nil)
-	h.stuck = proc.KillChildren()
+	h.killRest()
 	return err
 }
 

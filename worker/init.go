@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/gpurun/gpurun/internal/profile"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -38,6 +39,8 @@ func Init(kernels map[string]func() plugins.Kernel) {
 		code := run(kernels)
 		stop()
 		os.Exit(code)
+	case wire.TemplatesArgument:
+		os.Exit(template.Serve())
 	case wire.KernelArgument:
 		if len(os.Args) < 3 || kernels[os.Args[2]] == nil {
 			fmt.Fprintf(os.Stderr, "%s: no such built-in kernel: %q\n", os.Args[0], os.Args[2:])

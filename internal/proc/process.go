@@ -170,6 +170,44 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 	p.end(exitOf(cmd.ProcessState))
 }
 
+// Adopt returns the Process of a child that another process forks for this one, its
+// subreaper. fork returns the child's pid, quickly: no process can be started meanwhile.
+// The child must lead its own group.
+func Adopt(fork func() (pid int, err error)) (*Process, error) {
+	starting.RLock()
+	defer starting.RUnlock()
+	pid, err := fork()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{pid: pid, group: -pid, done: make(chan struct{})}
+	owned.Store(pid, p)
+	go p.await()
+	return p, nil
+}
+
+// await waits for an adopted child.
+func (p *Process) await() {
+	exited := waitExited(p.pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	exit := Exit{Code: -1}
+	if exited {
+		_ = syscall.Kill(p.group, syscall.SIGKILL)
+		var status syscall.WaitStatus
+		var usage syscall.Rusage
+		if _, err := syscall.Wait4(p.pid, &status, 0, &usage); err == nil {
+			exit = Exit{Code: status.ExitStatus(), MaxRSS: maxRSS(&usage), CPU: time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
+			if status.Signaled() {
+				exit.Signal = status.Signal()
+			}
+		}
+		reapGroup(p.pid)
+	}
+	owned.Delete(p.pid)
+	p.end(exit)
+}
+
 // end closes done. The caller must hold p.mu if the process may still be killed. Only the
 // first call counts: a stuck process that exits later has already been given up.
 func (p *Process) end(exit Exit) {

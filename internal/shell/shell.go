@@ -48,10 +48,11 @@ func FirstWord(command string) string {
 }
 
 // Environment returns the environment for a program that a kernel starts. It hides the
-// variables of go-plugin: a gpurun kernel run by mistake would answer with a handshake.
+// variables of go-plugin: a gpurun kernel run by mistake would answer with a handshake. Only the
+// kernel itself may ask for templates.
 func Environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "PLUGIN_")
+		return strings.HasPrefix(entry, "GPURUN_KERNEL=") || strings.HasPrefix(entry, "GPURUN_KERNEL_TEMPLATES=") || strings.HasPrefix(entry, "PLUGIN_")
 	})
 }
 

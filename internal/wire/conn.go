@@ -15,12 +15,13 @@ const (
 	GuardDescriptor = 4
 )
 
-// The arguments that start this program as a worker, as the guard of one, or as a built-in
-// kernel.
+// The arguments that start this program as a worker, as the guard of one, as the guard of
+// templates, or as a built-in kernel.
 const (
-	GuardArgument  = "gpurun-guard"
-	WorkerArgument = "gpurun-worker"
-	KernelArgument = "gpurun-kernel"
+	GuardArgument     = "gpurun-guard"
+	WorkerArgument    = "gpurun-worker"
+	TemplatesArgument = "gpurun-templates"
+	KernelArgument    = "gpurun-kernel"
 )
 
 // MarkVariable is an environment variable that a worker passes to everything it starts.

@@ -30,7 +30,9 @@ type Setup struct {
 	// PluginPath replaces $GPURUN_PLUGIN_PATH unless empty.
 	PluginPath string `json:"plugin_path,omitempty"`
 	// SocketDir is this worker's private folder for the kernel's socket.
-	SocketDir   string        `json:"socket_dir"`
+	SocketDir string `json:"socket_dir"`
+	// Templates is the socket of the guard that forks interpreters; empty if they start fresh.
+	Templates   string        `json:"templates,omitempty"`
 	Device      kernel.Device `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`

@@ -68,6 +68,9 @@ func (f *Fleet) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if f.Pool == nil { // otherwise it keeps workers that templates have forked
+		defer f.Templates.Close()
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, f.queue.Close)()
 	f.crew.group, f.crew.ctx = group, ctx

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -46,7 +47,8 @@ func (s *slotRun) open(ctx context.Context) *fault.Error {
 	}
 	spec := process.Spec{
 		Binary: s.fleet.Process.Binary, Label: s.slot.Name, Setup: setup, Env: process.Env(s.slot.Pin, s.slot.Threads),
-		Log: filepath.Join(s.fleet.Logs, fmt.Sprintf("worker-%d.log", s.slot.Number)),
+		Log:       filepath.Join(s.fleet.Logs, fmt.Sprintf("worker-%d.log", s.slot.Number)),
+		Templates: s.fleet.Templates, Device: strings.Join(s.slot.Pin, " "),
 	}
 	for _, device := range s.slot.Devices {
 		if !s.fleet.NoAffinity {

@@ -42,6 +42,7 @@ type Options struct {
 	OnMonitor func(*gpu.Monitor)
 
 	Process     process.Options
+	Templates   *process.Templates     // fork the interpreters of workers; nil: these start fresh
 	Pool        *process.Pool          // nil: workers are not kept for the next job
 	MakeDir     func() (string, error) // of the pool's sockets
 	Parts, Logs string                 // folders

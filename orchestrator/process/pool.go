@@ -18,6 +18,22 @@ type Pool struct {
 	infos  sync.Map // how kernels described themselves: asking one takes a process
 	dir    string   // for sockets
 	starts int
+	// templates fork the interpreters of kept workers; nil before the first.
+	templates *Templates
+}
+
+// Templates returns the templates of the pool's workers.
+func (p *Pool) Templates(makeDir func() (string, error)) (*Templates, error) {
+	dir, err := p.SocketDir(makeDir)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.templates == nil {
+		p.templates = NewTemplates(dir)
+	}
+	return p.templates, nil
 }
 
 // Kept is a worker between two jobs.
@@ -89,6 +105,8 @@ func (p *Pool) Close() {
 	}
 	ending.Wait()
 	p.idle = nil
+	p.templates.Close()
+	p.templates = nil
 	if p.dir != "" {
 		_ = os.RemoveAll(p.dir)
 		p.dir = ""
@@ -98,7 +116,7 @@ func (p *Pool) Close() {
 // Key identifies the workers that can replace each other: those with the same setup on
 // the same device.
 func Key(setup wire.Setup, pin []string) string {
-	setup.SocketDir, setup.Figures, setup.Spend, setup.Proven, setup.Programs = "", "", wire.Spend{}, nil, nil
+	setup.SocketDir, setup.Templates, setup.Figures, setup.Spend, setup.Proven, setup.Programs = "", "", "", wire.Spend{}, nil, nil
 	if setup.Records.AutoBatch {
 		setup.Records.BatchSize = 0 // the worker has found a better one
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/internal/wire"
 )
 
@@ -50,7 +51,8 @@ type Worker struct {
 	messages chan wire.Message // closed when the worker has exited
 	trimmed  chan wire.Trimmed // holds one response to Trim
 	Label    string
-	mark     string
+	mark     string // NAME=value
+	cpu      func() time.Duration
 	sockets  string // its folder for sockets
 	log      string
 	logStart int64        // where its own lines begin in the log
@@ -65,6 +67,10 @@ type Spec struct {
 	CPUs   []int
 	Log    string // path
 	Setup  wire.Setup
+	// Templates fork its interpreters; nil if they start fresh. Workers with the same Device share
+	// them.
+	Templates *Templates
+	Device    string
 }
 
 // Start starts a worker process under a guard and sends it its setup.
@@ -78,11 +84,13 @@ func Start(spec Spec) (*Worker, error) {
 	if err != nil {
 		return nil, fault.JobFiles.New("create worker log: %w", err)
 	}
+	spec.Setup.Templates = spec.Templates.socket(spec)
 	w := &Worker{
 		messages: make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), Label: spec.Label,
 		mark: wire.MarkVariable + "=" + proc.NewMark(), sockets: spec.Setup.SocketDir,
 		log: spec.Log, logStart: logStart,
 	}
+	w.cpu = func() time.Duration { return spec.Templates.of(strings.TrimPrefix(w.mark, wire.MarkVariable+"=")) }
 	if err := w.start(spec, log); err != nil {
 		return nil, fault.WorkerLost.New("start worker: %w", err)
 	}
@@ -279,7 +287,7 @@ var threadVariables = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_N
 func Env(pin []string, threads int) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return name == wire.MarkVariable || slices.ContainsFunc(pin, func(p string) bool {
+		return name == wire.MarkVariable || name == template.MarkVariable || name == template.Variable || slices.ContainsFunc(pin, func(p string) bool {
 			return strings.HasPrefix(p, name+"=")
 		})
 	})
@@ -361,7 +369,7 @@ func (o Options) ask(ctx context.Context, name string) (wire.Ready, error) {
 }
 
 // CPU returns the CPU time of the processes of a worker that has exited.
-func (w *Worker) CPU() time.Duration { return w.guard.Exit().CPU }
+func (w *Worker) CPU() time.Duration { return w.guard.Exit().CPU + w.cpu() }
 
 // LastWords returns the last line that the worker or its kernel logged, or where to
 // find the log.

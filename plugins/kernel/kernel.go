@@ -72,6 +72,9 @@ type Info struct {
 	// ReadsFetched means that the kernel reads the files that the worker fetches for
 	// records (see Batch.Fetched). A job that fetches files refuses any other kernel.
 	ReadsFetched bool `json:"reads_fetched,omitempty"`
+	// Fresh means that the interpreter of every worker must be a new process, not a fork of one
+	// that has imported the kernel's file.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // maxInFlight and maxAhead bound the memory that a kernel can make both sides hold.
@@ -107,6 +110,7 @@ func (i Info) Then(next Info) Info {
 	i.GrowBatch = i.GrowBatch && next.GrowBatch // the others may not take large ones
 	i.NeedsGPU = i.NeedsGPU || next.NeedsGPU
 	i.CanTrim = i.CanTrim || next.CanTrim
+	i.Fresh = i.Fresh || next.Fresh
 	i.MinMemory += next.MinMemory
 	for _, name := range next.Frameworks {
 		if !slices.Contains(i.Frameworks, name) {

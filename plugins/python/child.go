@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shell"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins/resolve"
 	"github.com/gpurun/gpurun/plugins/symptom"
 )
@@ -24,8 +26,11 @@ import (
 //go:embed runner/*.py
 var sources embed.FS
 
-// modules are the runner's modules, each after those that it imports.
-var modules = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "describe", "ahead", "signals", "sources", "handover", "concurrent", "isolate", "kernel", "prepare"}
+// modules are the runner's modules, each after those that it imports. A template has further ones.
+var (
+	modules         = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "describe", "ahead", "signals", "sources", "handover", "concurrent", "isolate", "kernel", "prepare"}
+	templateModules = append(slices.Clone(modules), "safety", "imports", "template")
+)
 
 // bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
 // can tell an old interpreter from something that is not Python. Its arguments are the
@@ -67,19 +72,29 @@ type child struct {
 	what        string // for messages
 	interpreter string
 	version     string
-	process     *proc.Process
+	process     body
 	control     *os.File
 	channel     *frame.Conn
 	memory      *memory // nil in a prepare process, which does not own any
 	words       *proc.Tail
 	printer     *printer
 	drained     chan struct{} // closed when all of its output has been read
+	load        template.Load // of its template, if it was forked
 	// terminal: it uses this process's standard input and output instead of the log.
 	terminal bool
 }
 
-// startChild starts the interpreter that runs process.
-func startChild(ctx context.Context, interpreter string, terminal bool) (*child, error) {
+// body is the process of an interpreter: a [proc.Process] or a [template.Child].
+type body interface {
+	Pid() int
+	Done() <-chan struct{}
+	Exit() proc.Exit
+	KillGroup()
+	End(grace time.Duration) bool
+}
+
+// startChild starts the interpreter that runs process from these files.
+func startChild(ctx context.Context, interpreter string, terminal bool, files []string) (*child, error) {
 	memory, err := newMemory(memorySizes)
 	if err != nil {
 		return nil, err
@@ -90,7 +105,10 @@ func startChild(ctx context.Context, interpreter string, terminal bool) (*child,
 		return nil, err
 	}
 	c := &child{what: "the Python process", interpreter: interpreter, terminal: terminal}
-	err = c.start(ctx, []string{strconv.Itoa(size), "4", "kernel"}, environment(), memory.file)
+	err = c.start(ctx, starting{
+		program: "kernel", modules: size, from: 4, env: environment(), memory: []*os.File{memory.file},
+		template: templateOf("kernel", interpreter, files, nil),
+	})
 	if err != nil {
 		memory.close()
 		return nil, err
@@ -99,50 +117,69 @@ func startChild(ctx context.Context, interpreter string, terminal bool) (*child,
 	return c, nil
 }
 
-// writeModules writes the runner to where the bootstrap expects it.
-func (m *memory) writeModules() (size int, err error) {
+// runnerSource returns modules of the runner as the bootstrap expects them.
+func runnerSource(names []string) ([]byte, error) {
 	var list [][2]string
-	for _, name := range modules {
+	for _, name := range names {
 		source, err := sources.ReadFile("runner/" + name + ".py")
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		list = append(list, [2]string{name, string(source)})
 	}
-	data, err := json.Marshal(list)
+	return json.Marshal(list)
+}
+
+// writeModules writes the runner to where the bootstrap expects it.
+func (m *memory) writeModules() (size int, err error) {
+	data, err := runnerSource(modules)
 	return copy(m.data, data), err
 }
 
+// starting is how to start an interpreter: forked from a template, or fresh.
+type starting struct {
+	program string
+	modules int        // bytes of the runner's modules
+	from    int        // the descriptor of the memory that begins with them
+	memory  []*os.File // descriptors 4, 5, …
+	env     []string
+	// template is the request to fork it, without its message.
+	template template.Request
+}
+
 // start starts the interpreter with the runner and waits for it to report its version.
-// The files become descriptors 4, 5, ….
-func (c *child) start(ctx context.Context, args, env []string, files ...*os.File) error {
-	c.words, c.printer, c.drained = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{})
-	if err := c.launch(args, env, files); err != nil {
+func (c *child) start(ctx context.Context, s starting) error {
+	err := c.begin(ctx, s.fork, helloTimeout)
+	if !errors.Is(err, template.ErrRefused) {
 		return err
 	}
-	if err := c.greet(ctx); err != nil {
+	return c.begin(ctx, s.launch, startTimeout)
+}
+
+// begin starts the interpreter in one of the two ways.
+func (c *child) begin(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (body, error), within time.Duration) error {
+	c.words, c.printer, c.drained = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{})
+	if err := c.launch(ctx, start); err != nil {
+		return err
+	}
+	if err := c.greet(ctx, within); err != nil {
 		c.kill()
 		return err
 	}
 	return nil
 }
 
-func (c *child) launch(args, env []string, files []*os.File) error {
+// launch starts a process and connects its channel, which is its descriptor 3, and its output.
+func (c *child) launch(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (body, error)) error {
 	ours, theirs, err := proc.SocketPair()
 	if err != nil {
 		return fmt.Errorf("make socket pair: %w", err)
 	}
 	defer theirs.Close()
-	command := proc.Command{
-		Path: c.interpreter, Args: append([]string{"-c", bootstrap}, args...), Env: env,
-		ExtraFiles:    append([]*os.File{theirs}, files...),
-		DieWithParent: true, BlockStopSignals: true, Foreground: c.terminal,
-	}
+	var command proc.Command
 	stopReading, err := c.connectOutput(&command)
 	if err == nil {
-		if c.process, err = proc.Start(command); err != nil {
-			err = fault.NoPython.New("start Python: %w", err)
-		}
+		c.process, err = start(ctx, c, theirs, command)
 		if !c.terminal {
 			command.Stdout.Close()
 		}
@@ -163,6 +200,19 @@ func (c *child) launch(args, env []string, files []*os.File) error {
 		_ = ours.SetReadDeadline(deadline)
 	}()
 	return nil
+}
+
+// launch starts a fresh interpreter.
+func (s starting) launch(_ context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
+	command.Path, command.Env = c.interpreter, s.env
+	command.Args = []string{"-c", bootstrap, strconv.Itoa(s.modules), strconv.Itoa(s.from), s.program}
+	command.ExtraFiles = append([]*os.File{channel}, s.memory...)
+	command.DieWithParent, command.BlockStopSignals, command.Foreground = true, true, c.terminal
+	process, err := proc.Start(command)
+	if err != nil {
+		return nil, fault.NoPython.New("start Python: %w", err)
+	}
+	return process, nil
 }
 
 // connectOutput connects the standard streams of a process: to the terminal, or its output
@@ -192,21 +242,28 @@ var mallocVariables = []string{"MALLOC_TRIM_THRESHOLD_=268435456", "MALLOC_MMAP_
 
 // environment is what the interpreter gets.
 func environment() []string {
-	env := shell.Environment()
-	for _, entry := range mallocVariables {
-		name, _, _ := strings.Cut(entry, "=")
-		if _, set := os.LookupEnv(name); !set {
-			env = append(env, entry)
-		}
-	}
-	return env
+	return append(shell.Environment(), unset(mallocVariables)...)
 }
 
-// preparerEnvironment is the environment of a prepare process: it sees no GPU, and its
-// libraries use this many threads, because there are other prepare processes.
-func preparerEnvironment(threads int) []string {
-	env := append(environment(), "CUDA_VISIBLE_DEVICES=")
-	for _, name := range []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"} {
+// unset returns the entries whose variables are not set.
+func unset(entries []string) (list []string) {
+	for _, entry := range entries {
+		name, _, _ := strings.Cut(entry, "=")
+		if _, set := os.LookupEnv(name); !set {
+			list = append(list, entry)
+		}
+	}
+	return list
+}
+
+// threadVariables set the number of threads of numeric libraries.
+var threadVariables = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"}
+
+// preparerVariables are the environment of a prepare process beyond that of an interpreter: it
+// sees no GPU, and its libraries use this many threads, because there are other prepare processes.
+func preparerVariables(threads int) []string {
+	env := []string{"CUDA_VISIBLE_DEVICES="}
+	for _, name := range threadVariables {
 		env = append(env, name+"="+strconv.Itoa(threads))
 	}
 	if _, set := os.LookupEnv("TOKENIZERS_PARALLELISM"); !set && threads == 1 {
@@ -216,11 +273,11 @@ func preparerEnvironment(threads int) []string {
 }
 
 // greet receives the version, which is the first message.
-func (c *child) greet(ctx context.Context) error {
+func (c *child) greet(ctx context.Context, within time.Duration) error {
 	stop := context.AfterFunc(ctx, c.process.KillGroup)
 	defer stop()
 	var expired atomic.Bool
-	timer := time.AfterFunc(startTimeout, func() {
+	timer := time.AfterFunc(within, func() {
 		expired.Store(true)
 		c.process.KillGroup()
 	})
@@ -233,6 +290,10 @@ func (c *child) greet(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
+		if forked, ok := c.process.(*template.Child); ok {
+			forked.Spoil("a forked interpreter did not begin")
+			return fmt.Errorf("%w: a forked interpreter did not begin", template.ErrRefused)
+		}
 		return c.stillborn(expired.Load())
 	}
 	c.version = fmt.Sprintf("%d.%d.%d", hello.Version[0], hello.Version[1], hello.Version[2])

@@ -96,6 +96,7 @@ func (k *kernel) describe(ctx context.Context, step resolve.PythonStep, first bo
 		Name: "Python", Version: python.version + " " + python.interpreter, CanTrim: true, ReadsFetched: true,
 		BatchSize: reply.BatchSize, MaxWorkers: reply.MaxWorkers, NeedsGPU: reply.NeedsGPU, MinMemory: reply.MinMemory << 20,
 		Frameworks: frameworks(reply.Versions), GroupBy: reply.GroupBy, Inputs: reply.Inputs[:min(len(reply.Inputs), maxInputs)], InFlight: 3,
+		Fresh:      reply.Fork != nil && !*reply.Fork,
 		OnlyInputs: reply.OnlyInputs && len(reply.Inputs) <= maxInputs && len(k.config.Then) == 0 && !k.config.Later,
 	}
 	if !first { // it sees what the first returns, not the input
@@ -165,7 +166,11 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	if err != nil {
 		return err
 	}
-	python, err := startChild(ctx, interpreter, k.terminal)
+	var files []string
+	for _, step := range k.steps() {
+		files = append(files, step.File)
+	}
+	python, err := startChild(ctx, interpreter, k.terminal, files)
 	if err != nil {
 		return err
 	}

@@ -163,6 +163,7 @@ type description struct {
 	NeedsGPU   bool     `json:"needs_gpu"`
 	MinMemory  uint64   `json:"min_memory_mb"`
 	MaxWorkers int      `json:"max_workers"`
+	Fork       *bool    `json:"fork"`
 	BatchSize  int      `json:"batch_size"`
 	GroupBy    string   `json:"group_by"`
 	Inputs     []string `json:"inputs"`

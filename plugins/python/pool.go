@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
@@ -34,6 +35,7 @@ type pool struct {
 	modules int      // bytes of the runner's modules
 	setup   request
 	env     []string
+	fork    template.Request
 
 	ctx      context.Context // ends with close
 	cancel   context.CancelFunc
@@ -79,8 +81,10 @@ func newPool(s *session, steps []resolve.PythonStep, limit int, device plugins.D
 	p := &pool{
 		session: s, limit: limit, pace: newProcessPace(limit), running: map[*preparer]bool{},
 		setup: request{Type: "open", Steps: steps, Device: &device},
-		env:   preparerEnvironment(device.Threads),
 	}
+	variables := preparerVariables(device.Threads)
+	p.env = append(environment(), variables...)
+	p.fork = templateOf("prepare", s.python.interpreter, []string{steps[0].File}, variables)
 	if p.memory, err = newMemory(preparedSizes); err != nil {
 		return nil, err
 	}
@@ -161,7 +165,9 @@ func (p *pool) start(done func(error)) bool {
 func (p *pool) open() (*preparer, error) {
 	main := p.session.python
 	one := &preparer{child: &child{what: "a prepare process", interpreter: main.interpreter, terminal: main.terminal}}
-	err := one.start(p.ctx, []string{fmt.Sprint(p.modules), "5", "prepare"}, p.env, p.records, p.memory.file)
+	err := one.start(p.ctx, starting{
+		program: "prepare", modules: p.modules, from: 5, env: p.env, memory: []*os.File{p.records, p.memory.file}, template: p.fork,
+	})
 	if err != nil {
 		return nil, err
 	}

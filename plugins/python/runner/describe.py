@@ -29,6 +29,7 @@ SETTINGS = {
     "min_memory_mb": ("an integer of 0 or more", lambda v: type(v) is int and v >= 0),
     "batch_size": ("an integer above 0", lambda v: type(v) is int and v > 0),
     "max_workers": ("an integer above 0", lambda v: type(v) is int and v > 0),
+    "fork": ("True or False", lambda v: isinstance(v, bool)),
     "concurrency": ("an integer from 1 to 65536", lambda v: type(v) is int and 0 < v <= 65536),
     "group_by": ("the name of a member", lambda v: isinstance(v, str) and v != ""),
 }

@@ -41,7 +41,13 @@ class Context:
 
 
 def load(path, sources):
-    """Import the kernel file as a module named after the file, with its folder first in sys.path."""
+    """Import the kernel file as a module named after the file, with its folder first in sys.path. A
+    template may have done so."""
+    if sources.modules.get(path):
+        module = sources.modules[path].pop(0)
+        if isinstance(module, BaseException):
+            raise module
+        return module
     import linecache, tokenize, traceback  # import these before a user file of the same name can shadow them
     folders = dict.fromkeys([os.path.dirname(os.path.realpath(path)), os.path.dirname(path)])
     sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
@@ -284,13 +290,13 @@ def close_in_child(parent):
 class Program:
     """The main loop: take requests from gpurun and answer them."""
 
-    def __init__(self, arena=lambda channel: Arena(4, channel)):
+    def __init__(self, sources=None, arena=lambda channel: Arena(4, channel)):
         os.set_inheritable(3, False)
         os.register_at_fork(after_in_child=close_in_child(os.getpid()))
         self.channel = Channel(3)
         self.arena = arena(self.channel)
         self.steps, self.ahead, self.receiver, self.encoder = [], None, None, None
-        self.sources = Sources()
+        self.sources = sources or Sources()
         self.memory_due = 0.0
         self.opening = ""  # the step that is being opened
         self.concurrent = None  # set if process is async
@@ -452,11 +458,15 @@ class Program:
                 function()
 
 
-def start(program):
+def report_crashes():
     import faulthandler
     faulthandler.enable()  # print a traceback when the process crashes
-    survive_stop_signals()
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # print must never fail a record
+
+
+def start(program):
+    report_crashes()
+    survive_stop_signals()
     program().run()
 
 

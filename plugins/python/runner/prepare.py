@@ -18,8 +18,8 @@ from gpurun_runner.wire import Arena
 
 class Preparer(Program):
 
-    def __init__(self):
-        super().__init__(lambda channel: Arena(4, channel, mmap.PROT_READ))
+    def __init__(self, sources=None):
+        super().__init__(sources, lambda channel: Arena(4, channel, mmap.PROT_READ))
         self.memory = Arena(5, self.channel).memory
         self.requests = queue.SimpleQueue()
         self.file = None  # holds the last result, if it is large

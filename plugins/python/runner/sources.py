@@ -24,6 +24,7 @@ class Sources:
         self.lock = threading.Lock()
         self.known, self.new = set(), []  # (path, sum)
         self.folders, self.path, self.roots = [], None, []
+        self.modules = {}  # path: what a template has loaded: modules, or the exception that one raised
         self.library = tuple(os.path.dirname(path) + os.sep for path in (os.__file__, os.path.realpath(os.__file__)))
 
     def take(self):
@@ -55,6 +56,8 @@ class Sources:
 
     def watch(self, kernels):
         """Record the files already loaded, and those loaded from now on."""
+        if self.folders:
+            return  # a template does already
         for path in kernels:
             self.folders += [os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))]
         try:

@@ -1,0 +1,282 @@
+package template
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/shell"
+)
+
+// Descriptors of the guard: the socket that it listens on, and the connection whose end means
+// that the orchestrator has exited.
+const (
+	listenDescriptor   = 3
+	lifelineDescriptor = 4
+)
+
+// exitGrace is how long a template may take to run its exit handlers.
+const exitGrace = time.Second
+
+// guard is the process that starts templates and owns their children.
+type guard struct {
+	mu        sync.Mutex
+	templates map[string]*template
+	ended     bool          // no template may start
+	above     *json.Encoder // to the process that has started the guard
+}
+
+// template is a process that forks.
+type template struct {
+	process *proc.Process
+	conn    *net.UnixConn
+	loaded  chan struct{} // closed when it is ready or has failed
+	load    Load
+
+	mu     sync.Mutex // one fork at a time
+	spoilt string     // why it must not be forked any more; empty if it may
+	given  bool       // it has become a child itself
+}
+
+// Serve is the life of a guard. It returns the exit status.
+func Serve() int {
+	proc.SurviveStopSignals()
+	proc.CloseOnExec(listenDescriptor, lifelineDescriptor)
+	if err := proc.BecomeSubreaper(); err != nil {
+		fmt.Fprintf(os.Stderr, "gpurun: templates: %v\n", err)
+		return 2
+	}
+	listening := os.NewFile(listenDescriptor, "listener")
+	listener, err := net.FileListener(listening)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gpurun: templates: %v\n", err)
+		return 2
+	}
+	listening.Close()
+	lifeline := os.NewFile(lifelineDescriptor, "orchestrator")
+	g := &guard{templates: make(map[string]*template), above: json.NewEncoder(lifeline)}
+	defer proc.ReapOrphans()()
+	go g.accept(listener)
+	_, _ = io.Copy(io.Discard, lifeline) // carries no data, only its end
+	listener.Close()
+	g.end()
+	return 0
+}
+
+// end kills the children, lets the templates run their exit handlers, and kills what is left.
+func (g *guard) end() {
+	g.mu.Lock()
+	templates := slices.Collect(maps.Values(g.templates))
+	g.ended = true
+	g.mu.Unlock()
+	var keep []int
+	for _, t := range templates {
+		if !t.given {
+			keep = append(keep, t.process.Pid())
+		}
+	}
+	proc.KillChildren(keep...)
+	for _, t := range templates {
+		t.conn.Close()
+	}
+	deadline := time.Now().Add(exitGrace)
+	for _, t := range templates {
+		t.process.End(time.Until(deadline))
+	}
+	proc.KillChildren()
+}
+
+func (g *guard) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go g.serve(conn.(*net.UnixConn))
+	}
+}
+
+// serve serves the process that asks for a child, until the child has exited.
+func (g *guard) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	var first order
+	files, err := receive(conn, &first)
+	if err != nil || first.Request == nil || len(files) == 0 {
+		closeAll(files)
+		return
+	}
+	t, child, reply := g.fork(*first.Request, files)
+	closeAll(files)
+	if child == nil {
+		_ = send(conn, reply)
+		return
+	}
+	mark := MarkVariable + "=" + first.Request.Mark
+	pidfd, err := unix.PidfdOpen(child.Pid(), 0)
+	if err == nil {
+		file := os.NewFile(uintptr(pidfd), "child")
+		err = send(conn, reply, file)
+		file.Close()
+	}
+	if err != nil {
+		child.KillGroup()
+	}
+	go t.obey(conn, child)
+	<-child.Done()
+	proc.KillMarked(mark)
+	exit := child.Exit()
+	g.mu.Lock()
+	_ = g.above.Encode(usage{Owner: first.Request.Owner, CPU: exit.CPU})
+	g.mu.Unlock()
+	_ = send(conn, report{Exit: &exit})
+}
+
+// obey carries out the orders of the process that has a child, and kills the child when that
+// process disconnects.
+func (t *template) obey(conn *net.UnixConn, child *proc.Process) {
+	for {
+		var o order
+		files, err := receive(conn, &o)
+		closeAll(files)
+		if o.Spoil != "" {
+			t.spoil(o.Spoil)
+		}
+		if err != nil || o.Kill {
+			child.KillGroup()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (t *template) spoil(why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spoilt = cmp.Or(t.spoilt, why)
+}
+
+// fork returns a child, or the report that there is none. The first of the files is for the
+// template, the others for the child.
+func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, report) {
+	t, err := g.template(r, files[0])
+	if err != nil {
+		return nil, nil, report{Refused: err.Error()}
+	}
+	<-t.loaded
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	message, err := json.Marshal(r.Message)
+	switch {
+	case err != nil:
+		return nil, nil, report{Refused: err.Error()}
+	case t.spoilt != "":
+		return nil, nil, report{Refused: t.spoilt, Load: t.load}
+	case t.load.Unsafe != "":
+		return t.give(message, files[1:])
+	}
+	child, err := proc.Adopt(func() (int, error) { return t.ask(message, files[1:]) })
+	if err != nil {
+		g.forget(r.Key, t)
+		return nil, nil, report{Refused: "the template was lost while it forked", Load: t.load}
+	}
+	return t, child, report{PID: child.Pid(), Load: t.load}
+}
+
+// give turns a template that must not be forked into a child: what it has loaded is not loaded
+// again. It is the only one. The caller must hold t.mu.
+func (t *template) give(message []byte, files []*os.File) (*template, *proc.Process, report) {
+	t.spoilt, t.given = t.load.Unsafe, true
+	if _, err := t.ask(message, files); err != nil {
+		return nil, nil, report{Refused: t.spoilt, Load: t.load}
+	}
+	return t, t.process, report{PID: t.process.Pid(), Itself: true, Load: t.load}
+}
+
+// ask asks the template for a child and returns its pid.
+func (t *template) ask(message []byte, files []*os.File) (pid int, err error) {
+	if err := sendBody(t.conn, message, files); err != nil {
+		return 0, err
+	}
+	var answer struct {
+		PID int `json:"pid"`
+	}
+	extra, err := receive(t.conn, &answer)
+	closeAll(extra)
+	if err == nil && answer.PID <= 0 {
+		err = fmt.Errorf("the template did not fork")
+	}
+	return answer.PID, err
+}
+
+// template returns the template with a key, and starts it if there is none.
+func (g *guard) template(r Request, file *os.File) (*template, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if t := g.templates[r.Key]; t != nil {
+		return t, nil
+	}
+	if g.ended {
+		return nil, errors.New("the job has ended")
+	}
+	ours, theirs, err := proc.PacketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	process, err := proc.Start(proc.Command{
+		Path: r.Path, Args: r.Args, Env: append(append(shell.Environment(), MarkVariable+"="+NewMark()), r.Env...),
+		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{theirs, file},
+		DieWithParent: true, BlockStopSignals: true,
+	})
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	t := &template{process: process, conn: ours, loaded: make(chan struct{})}
+	g.templates[r.Key] = t
+	go func() {
+		defer close(t.loaded)
+		_, err := ours.Read(make([]byte, maxPacket)) // its greeting
+		if err == nil {
+			_, err = receive(ours, &t.load)
+		}
+		if err != nil {
+			t.spoil("it could not be loaded in a template")
+		}
+	}()
+	go func() {
+		<-process.Done()
+		_ = ours.SetReadDeadline(time.Now()) // its children may hold the other end open
+		<-t.loaded
+		t.mu.Lock()
+		lost := t.spoilt == ""
+		t.mu.Unlock()
+		if lost { // it was killed: the next request starts another
+			g.forget(r.Key, t)
+		}
+	}()
+	return t, nil
+}
+
+// forget removes a template that was lost.
+func (g *guard) forget(key string, t *template) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.templates[key] == t {
+		delete(g.templates, key)
+		t.process.KillGroup()
+		t.conn.Close()
+	}
+}

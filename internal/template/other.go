@@ -1,0 +1,29 @@
+//go:build !linux
+
+package template
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/gpurun/gpurun/internal/proc"
+)
+
+// Child is a process that a template has forked. There are none on this system.
+type Child struct {
+	*proc.Process
+	Load   Load
+	Itself bool
+}
+
+// Spoil does nothing.
+func (c *Child) Spoil(string) {}
+
+// Fork returns ErrRefused.
+func Fork(context.Context, string, Request, ...*os.File) (*Child, error) {
+	return nil, fmt.Errorf("%w: only on Linux", ErrRefused)
+}
+
+// Serve reports that there are no templates here.
+func Serve() int { return 2 }

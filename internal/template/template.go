@@ -1,0 +1,178 @@
+// Package template starts processes by forking one that has done the slow part of a start
+// already, such as importing torch: the template. It knows nothing of Python: a template is a
+// program that loads, answers "ready", and forks when it is asked to.
+//
+//	orchestrator ── guard ── template (a fresh exec, one for each key)
+//	                  ├───── child of one kernel process
+//	                  └───── child of another
+//
+// The guard is the subreaper of all of them. A template forks twice, so that its children are
+// the guard's: the guard reaps them and reports how they ended, and the death of the template
+// kills nothing that computes. Environment variables and parent-death signals do not tell whose
+// a child is, since it has the template's. Instead:
+//
+//   - The child gets a lifeline, a pipe whose other end only the process that asked for it holds.
+//     The system kills the child when that end closes.
+//   - The guard kills the child's group, and everything with its mark, when that process
+//     disconnects.
+//   - The child writes its own marks over those of the template, in the memory that
+//     /proc/PID/environ shows.
+package template
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/proc"
+)
+
+// Variable is an environment variable of a process that may ask for a child: the mark that the
+// child gets, a colon, and the path of the guard's socket.
+const Variable = "GPURUN_KERNEL_TEMPLATES"
+
+// MarkVariable is an environment variable that identifies a child and its descendants. All of
+// its values have the same length, so that one can be written over another.
+const MarkVariable = "GPURUN_KERNEL_MARK"
+
+// NewMark returns a value of MarkVariable.
+func NewMark() string {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails
+	return hex.EncodeToString(random[:])
+}
+
+// Request asks for a process.
+type Request struct {
+	// Key names the template. The first request with a key starts it.
+	Key string `json:"key"`
+	// Path and Args are the command of the template, Env what is added to the guard's
+	// environment.
+	Path string   `json:"path"`
+	Args []string `json:"args"`
+	Env  []string `json:"env,omitempty"`
+	// Mark is the value of MarkVariable in the child. Owner is whose CPU time it uses.
+	Mark  string `json:"mark"`
+	Owner string `json:"owner"`
+	// Message is for the template.
+	Message any `json:"message,omitempty"`
+}
+
+// Load is what the start of a template took.
+type Load struct {
+	Seconds float64 `json:"seconds"`
+	// Slowest are the slowest imports, and the seconds that each took alone.
+	Slowest []Import `json:"slowest,omitempty"`
+	// Unsafe is why the template must not be forked; empty if it may.
+	Unsafe string `json:"unsafe,omitempty"`
+}
+
+// Took is how long the start of the template took.
+func (l Load) Took() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
+
+// Import is a module and the seconds that its import took.
+type Import struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+// ErrRefused: the guard offers no process. The caller starts one without a template.
+var ErrRefused = errors.New("no template")
+
+// order is a message to the guard on the connection of a child.
+type order struct {
+	Request *Request `json:"request,omitempty"`
+	Kill    bool     `json:"kill,omitempty"`
+	// Spoil: fork no more from this child's template, and why.
+	Spoil string `json:"spoil,omitempty"`
+}
+
+// report is a message from the guard.
+type report struct {
+	PID int `json:"pid,omitempty"`
+	// Itself: the process is the template, which can serve only once.
+	Itself  bool       `json:"itself,omitempty"`
+	Load    Load       `json:"load,omitzero"`
+	Refused string     `json:"refused,omitempty"`
+	Exit    *proc.Exit `json:"exit,omitempty"`
+}
+
+// usage is a message from the guard to the process that has started it: a child has exited.
+type usage struct {
+	Owner string        `json:"owner"`
+	CPU   time.Duration `json:"cpu"`
+}
+
+// maxPacket limits a message. maxFiles limits the descriptors that come with one.
+const (
+	maxPacket = 64 << 10
+	maxFiles  = 8
+)
+
+// send sends a message and descriptors as one packet.
+func send(conn *net.UnixConn, message any, files ...*os.File) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxPacket {
+		return errors.New("the message to the template is too large")
+	}
+	return sendBody(conn, body, files)
+}
+
+func sendBody(conn *net.UnixConn, body []byte, files []*os.File) error {
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, file := range files {
+			fds[i] = int(file.Fd())
+		}
+		rights = syscall.UnixRights(fds...)
+	}
+	_, _, err := conn.WriteMsgUnix(body, rights, nil)
+	return err
+}
+
+// receive receives a packet: its message and descriptors.
+func receive(conn *net.UnixConn, message any) ([]*os.File, error) {
+	body, rights := make([]byte, maxPacket), make([]byte, syscall.CmsgSpace(4*maxFiles))
+	n, rightsLen, _, _, err := conn.ReadMsgUnix(body, rights)
+	if err != nil {
+		return nil, err
+	}
+	files := received(rights[:rightsLen])
+	if n == 0 {
+		closeAll(files)
+		return nil, net.ErrClosed
+	}
+	if err := json.Unmarshal(body[:n], message); err != nil {
+		closeAll(files)
+		return nil, err
+	}
+	return files, nil
+}
+
+// received returns the files of a packet's control data.
+func received(rights []byte) (files []*os.File) {
+	messages, _ := syscall.ParseSocketControlMessage(rights)
+	for _, m := range messages {
+		fds, _ := syscall.ParseUnixRights(&m)
+		for _, fd := range fds {
+			syscall.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
+}

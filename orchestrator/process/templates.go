@@ -1,0 +1,94 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/files"
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/template"
+	"github.com/gpurun/gpurun/internal/wire"
+)
+
+// Templates are the guards whose templates fork the interpreters of workers: one guard for each
+// device, so that what a template imports sees the worker's device.
+type Templates struct {
+	dir string // of the sockets
+
+	mu     sync.Mutex
+	guards map[string]*template.Guard
+	starts int
+	cpu    map[string]time.Duration // of exited interpreters, by the mark of their worker
+}
+
+// NewTemplates returns templates without guards, whose sockets will be in dir.
+func NewTemplates(dir string) *Templates {
+	return &Templates{dir: dir, guards: make(map[string]*template.Guard), cpu: make(map[string]time.Duration)}
+}
+
+// socket returns where a guard for workers like this listens, and starts it if there is none.
+// It returns "" if that fails: interpreters start without templates, too.
+func (t *Templates) socket(s Spec) string {
+	if t == nil {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.guards[s.Device]; g != nil && g.Lives() {
+		return g.Socket
+	}
+	log, err := os.OpenFile(s.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, files.PrivateMode)
+	if err != nil {
+		return "" // the worker reports it
+	}
+	defer log.Close()
+	t.starts++
+	g, err := template.Start(proc.Command{
+		Path: s.Binary, Args: []string{wire.TemplatesArgument}, Dir: s.Setup.Dir, CPUs: s.CPUs,
+		Env: append(s.Env, wire.MarkVariable+"="+proc.NewMark()), Stdout: log, Stderr: log,
+	}, filepath.Join(t.dir, fmt.Sprintf("t%d", t.starts)), t.used)
+	if err != nil {
+		fmt.Fprintf(log, "gpurun: Python starts without templates: %v\n", err)
+		return ""
+	}
+	t.guards[s.Device] = g
+	return g.Socket
+}
+
+// used notes the CPU time of an interpreter that has exited.
+func (t *Templates) used(owner string, cpu time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cpu[owner] += cpu
+}
+
+// of returns the CPU time of the interpreters of a worker.
+func (t *Templates) of(mark string) time.Duration {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.cpu[mark]
+}
+
+// Close ends the guards, with the interpreters that are left.
+func (t *Templates) Close() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	guards := t.guards
+	t.guards = nil
+	t.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, g := range guards {
+		ending.Go(g.Close)
+	}
+	ending.Wait()
+}

@@ -1,0 +1,209 @@
+"""A template: a process that has run the kernel file's module level, and forks for every worker.
+
+Imports are paid once, and their memory is shared. The template calls no function of the
+kernel, holds no record and never opens CUDA. Descriptor 3 carries packets from and to its
+guard: a request comes with the descriptors of the child. See package internal/template.
+"""
+
+import array
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+
+from gpurun_runner import kernel, prepare, safety
+from gpurun_runner.imports import Watch
+from gpurun_runner.signals import STOP, survive_again, survive_stop_signals
+from gpurun_runner.sources import Sources
+from gpurun_runner.wire import encode
+
+RESERVED = 8  # descriptors below this one are never the kernel's: a child gets its own there
+PROGRAMS = {"kernel": kernel.Program, "prepare": prepare.Preparer}
+
+
+def main():
+    for descriptor in range(4, RESERVED):  # the first held this program
+        os.dup2(0, descriptor, inheritable=False)
+    os.set_inheritable(3, False)
+    kernel.report_crashes()
+    survive_stop_signals()
+    Template(sys.argv[4:]).serve()
+
+
+class Template:
+
+    def __init__(self, files):
+        self.guard = socket.socket(fileno=3)
+        self.sources, self.imports = Sources(), Watch()
+        self.files = files
+
+    def serve(self):
+        began = time.monotonic()
+        self.load()
+        unsafe = safety.unsafe_to_fork(self.sources.modules)
+        self.tell(seconds=time.monotonic() - began, slowest=self.imports.slowest(), unsafe=unsafe)
+        while True:
+            request, descriptors = self.receive()
+            if unsafe:
+                self.tell(pid=os.getpid())
+                self.become(request, descriptors)
+            self.tell(pid=self.fork(request, descriptors))
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def load(self):
+        """Run the module level of the files. What one raises, the child raises when it opens it."""
+        self.sources.watch(self.files)
+        with self.imports:
+            for path in self.files:
+                try:
+                    module = kernel.load(path, self.sources)
+                except BaseException as error:
+                    module = error
+                self.sources.modules.setdefault(path, []).append(module)
+                if isinstance(module, BaseException):
+                    return
+
+    def tell(self, **message):
+        self.guard.sendall(encode(message).encode())
+
+    def receive(self):
+        """The next request. Its end means that the job is over: exit handlers run now, once."""
+        try:
+            data, rights, _, _ = self.guard.recvmsg(1 << 16, socket.CMSG_SPACE(8 * 4), socket.MSG_CMSG_CLOEXEC)
+        except OSError:
+            data = b""
+        if not data:
+            sys.exit(0)
+        descriptors = array.array("i")
+        for level, kind, part in rights:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(part[:len(part) - len(part) % descriptors.itemsize])
+        return json.loads(data), list(descriptors)
+
+    def fork(self, request, descriptors):
+        """Fork twice, so that the guard, not the template, is the parent. Return the child's pid."""
+        flush()
+        reader, writer = os.pipe()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # until the child has handlers again
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which safety has checked
+            first = os.fork()
+            if first == 0:
+                if os.fork() == 0:
+                    os.setpgid(0, 0)
+                    os.write(writer, b"%d" % os.getpid())
+                    os.close(reader)
+                    os.close(writer)
+                    self.become(request, descriptors)
+                os._exit(0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        os.close(writer)
+        os.waitpid(first, 0)
+        pid = os.read(reader, 32)
+        os.close(reader)
+        return int(pid or 0)
+
+    def become(self, request, descriptors):
+        """Become the interpreter that the request asks for. It does not return."""
+        code = 1
+        try:
+            *own, output, lifeline = descriptors
+            for target, descriptor in [(1, output), (2, output), *enumerate(own, 3)]:
+                os.dup2(descriptor, target, inheritable=target < 3)
+            for descriptor in (output, *own):
+                os.close(descriptor)
+            self.guard.detach()
+            die_with(lifeline)
+            survive_again()
+            self.imports.restore()
+            adopt_environment(request["env"])
+            if os.getpid() != os.getpgid(0):
+                os.setpgid(0, 0)
+            safety.keep_exit_handlers_of_children()
+            hello()
+            program = PROGRAMS[request["program"]](self.sources)
+            program.run()
+        except SystemExit as error:
+            code = exit_code(error)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            leave(code)
+
+
+def exit_code(error):
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def leave(code):
+    """Exit as Python does, except for what belongs to the template."""
+    try:
+        import threading
+        threading._shutdown()  # waits for threads that are no daemons
+        atexit._run_exitfuncs()
+        flush()
+    finally:
+        os._exit(code & 255)
+
+
+def flush():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass  # closed, or replaced by something else
+
+
+def hello():
+    message = json.dumps({"version": sys.version_info[:3]}).encode()
+    os.write(3, len(message).to_bytes(4, "little") + message)
+
+
+F_SETSIG = 10
+
+
+def die_with(lifeline):
+    """Let the system kill this process when the other end of a pipe is closed."""
+    import fcntl
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    if poll.poll(0):  # it was closed before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_environment(values):
+    """Set environment variables of the process that asked for this one. Marks also replace those
+    of the template in the memory that /proc/PID/environ shows."""
+    threads = {name: value for name, value in values.items() if name.endswith("_NUM_THREADS") and os.environ.get(name) != value}
+    for name, value in values.items():
+        if name.endswith("_MARK"):
+            overwrite(name.encode(), value.encode())
+        os.environ[name] = value
+    if threads:
+        safety.set_threads(int(next(iter(threads.values()))))
+
+
+def overwrite(name, value):
+    import ctypes
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[47]), int(fields[48])  # env_start and env_end
+    block = b"\0" + ctypes.string_at(start, end - start) if end > start else b""
+    at = block.find(b"\0" + name + b"=")
+    if at < 0:
+        return
+    at += len(name) + 2
+    if block.find(b"\0", at) - at == len(value):
+        ctypes.memmove(start + at - 1, value, len(value))

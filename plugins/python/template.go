@@ -1,0 +1,85 @@
+package python
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/shmem"
+	"github.com/gpurun/gpurun/internal/template"
+)
+
+// helloTimeout is how long a forked interpreter may take to begin. One that takes longer waits for
+// a lock that no thread holds any more.
+const helloTimeout = 10 * time.Second
+
+// templateOf returns the request to fork an interpreter that has loaded files. env is added to the
+// template's environment.
+func templateOf(program, interpreter string, files, env []string) template.Request {
+	return template.Request{
+		Key:  strings.Join(append([]string{program, interpreter}, files...), "\x00"),
+		Path: interpreter, Args: files, Env: append(unset(mallocVariables), env...),
+	}
+}
+
+// forkMessage is what a template is told.
+type forkMessage struct {
+	Program string            `json:"program"`
+	Env     map[string]string `json:"env"`
+}
+
+// fork forks the interpreter from a template. It returns ErrRefused if there is none.
+func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
+	mark, socket, offered := strings.Cut(os.Getenv(template.Variable), ":")
+	if !offered || c.terminal {
+		return nil, template.ErrRefused
+	}
+	source, err := runnerSource(templateModules)
+	if err != nil {
+		return nil, err
+	}
+	runner, err := shmem.Create("gpurun-runner", len(source))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
+	}
+	defer runner.Close()
+	if _, err := runner.WriteAt(source, 0); err != nil {
+		return nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
+	}
+	r := s.template
+	r.Args = append([]string{"-c", bootstrap, strconv.Itoa(len(source)), "4", "template"}, r.Args...)
+	r.Mark, r.Owner = mark, os.Getenv(jobVariable)
+	r.Message = forkMessage{Program: s.program, Env: s.inherited(mark)}
+	files := slices.Concat([]*os.File{runner, channel}, s.memory, []*os.File{command.Stdout})
+	forked, err := template.Fork(ctx, socket, r, files...)
+	switch {
+	case errors.Is(err, template.ErrRefused):
+		c.printer.write(fmt.Appendf(nil, "gpurun: Python starts without a template: %v", err))
+		return nil, err
+	case err != nil:
+		return nil, err
+	case forked.Itself:
+		c.printer.write(fmt.Appendf(nil, "gpurun: further workers start without a template: %s", forked.Load.Unsafe))
+	}
+	c.load = forked.Load
+	return forked, nil
+}
+
+// inherited are the variables of this process, or of the interpreter, in which the template's
+// environment may differ.
+func (s starting) inherited(mark string) map[string]string {
+	values := map[string]string{template.MarkVariable: mark}
+	for _, entry := range s.env {
+		name, value, _ := strings.Cut(entry, "=")
+		if name == jobVariable || slices.Contains(threadVariables, name) {
+			values[name] = value
+		}
+	}
+	return values
+}
