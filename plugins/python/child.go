@@ -228,10 +228,11 @@ func (c *child) connectOutput(command *proc.Command) (stopReading func(time.Time
 		return nil, err
 	}
 	command.Stdout, command.Stderr = outputChild, outputChild
+	words, printer, drained := c.words, c.printer, c.drained // another start has its own
 	go func() {
-		defer close(c.drained)
+		defer close(drained)
 		defer output.Close()
-		c.printer.copy(c.words, output)
+		printer.copy(words, output)
 	}()
 	return func(deadline time.Time) { _ = output.SetReadDeadline(deadline) }, nil
 }
