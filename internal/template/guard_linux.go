@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,12 +30,19 @@ const (
 // exitGrace is how long a template may take to run its exit handlers.
 const exitGrace = time.Second
 
+// acceptPause is how long the guard waits for a descriptor if it has none left.
+const acceptPause = 100 * time.Millisecond
+
+// forkTime is how long a template may take to fork. One that takes longer waits for a lock.
+const forkTime = 10 * time.Second
+
 // guard is the process that starts templates and owns their children.
 type guard struct {
 	mu        sync.Mutex
 	templates map[string]*template
-	ended     bool          // no template may start
-	above     *json.Encoder // to the process that has started the guard
+	children  map[string]int // by their mark: a kernel process may have several
+	ended     bool           // no template may start
+	above     *json.Encoder  // to the process that has started the guard
 }
 
 // template is a process that forks.
@@ -43,10 +51,10 @@ type template struct {
 	conn    *net.UnixConn
 	loaded  chan struct{} // closed when it is ready or has failed
 	load    Load
+	given   atomic.Bool // it has become a child itself
 
 	mu     sync.Mutex // one fork at a time
 	spoilt string     // why it must not be forked any more; empty if it may
-	given  bool       // it has become a child itself
 }
 
 // Serve is the life of a guard. It returns the exit status.
@@ -65,7 +73,7 @@ func Serve() int {
 	}
 	listening.Close()
 	lifeline := os.NewFile(lifelineDescriptor, "orchestrator")
-	g := &guard{templates: make(map[string]*template), above: json.NewEncoder(lifeline)}
+	g := &guard{templates: make(map[string]*template), children: make(map[string]int), above: json.NewEncoder(lifeline)}
 	defer proc.ReapOrphans()()
 	go g.accept(listener)
 	_, _ = io.Copy(io.Discard, lifeline) // carries no data, only its end
@@ -82,7 +90,7 @@ func (g *guard) end() {
 	g.mu.Unlock()
 	var keep []int
 	for _, t := range templates {
-		if !t.given {
+		if !t.given.Load() {
 			keep = append(keep, t.process.Pid())
 		}
 	}
@@ -100,8 +108,12 @@ func (g *guard) end() {
 func (g *guard) accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // there are too many open files
+			time.Sleep(acceptPause)
+			continue
 		}
 		go g.serve(conn.(*net.UnixConn))
 	}
@@ -122,7 +134,7 @@ func (g *guard) serve(conn *net.UnixConn) {
 		_ = send(conn, reply)
 		return
 	}
-	mark := MarkVariable + "=" + first.Request.Mark
+	g.count(first.Request.Mark, 1)
 	pidfd, err := unix.PidfdOpen(child.Pid(), 0)
 	if err == nil {
 		file := os.NewFile(uintptr(pidfd), "child")
@@ -134,12 +146,25 @@ func (g *guard) serve(conn *net.UnixConn) {
 	}
 	go t.obey(conn, child)
 	<-child.Done()
-	proc.KillMarked(mark)
+	if g.count(first.Request.Mark, -1) == 0 { // otherwise others of the same kernel process are at work
+		proc.KillMarked(MarkVariable + "=" + first.Request.Mark)
+	}
 	exit := child.Exit()
 	g.mu.Lock()
 	_ = g.above.Encode(usage{Owner: first.Request.Owner, CPU: exit.CPU})
 	g.mu.Unlock()
 	_ = send(conn, report{Exit: &exit})
+}
+
+// count counts the living children with a mark.
+func (g *guard) count(mark string, change int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.children[mark] += change
+	if g.children[mark] == 0 {
+		delete(g.children, mark)
+	}
+	return g.children[mark]
 }
 
 // obey carries out the orders of the process that has a child, and kills the child when that
@@ -197,7 +222,8 @@ func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, rep
 // give turns a template that must not be forked into a child: what it has loaded is not loaded
 // again. It is the only one. The caller must hold t.mu.
 func (t *template) give(message []byte, files []*os.File) (*template, *proc.Process, report) {
-	t.spoilt, t.given = t.load.Unsafe, true
+	t.spoilt = t.load.Unsafe
+	t.given.Store(true)
 	if _, err := t.ask(message, files); err != nil {
 		return nil, nil, report{Refused: t.spoilt, Load: t.load}
 	}
@@ -206,6 +232,7 @@ func (t *template) give(message []byte, files []*os.File) (*template, *proc.Proc
 
 // ask asks the template for a child and returns its pid.
 func (t *template) ask(message []byte, files []*os.File) (pid int, err error) {
+	_ = t.conn.SetDeadline(time.Now().Add(forkTime))
 	if err := sendBody(t.conn, message, files); err != nil {
 		return 0, err
 	}

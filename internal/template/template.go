@@ -142,12 +142,12 @@ func sendBody(conn *net.UnixConn, body []byte, files []*os.File) error {
 // receive receives a packet: its message and descriptors.
 func receive(conn *net.UnixConn, message any) ([]*os.File, error) {
 	body, rights := make([]byte, maxPacket), make([]byte, syscall.CmsgSpace(4*maxFiles))
-	n, rightsLen, _, _, err := conn.ReadMsgUnix(body, rights)
+	n, rightsLen, flags, _, err := conn.ReadMsgUnix(body, rights)
 	if err != nil {
 		return nil, err
 	}
 	files := received(rights[:rightsLen])
-	if n == 0 {
+	if n == 0 || flags&syscall.MSG_CTRUNC != 0 { // the end, or too many open files
 		closeAll(files)
 		return nil, net.ErrClosed
 	}

@@ -15,12 +15,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
-// kernelVariable makes the test binary a kernel program.
+// kernelVariable makes the test binary a kernel program, or the guard of templates.
 const kernelVariable = "GPURUN_TEST_KERNEL"
 
 func TestMain(m *testing.M) {
@@ -28,6 +29,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(kernelVariable) == "python" {
 		plugins.Serve(python.New())
 		os.Exit(0)
+	}
+	if os.Getenv(kernelVariable) == "templates" {
+		os.Exit(template.Serve())
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -44,7 +44,8 @@ def load(path, sources):
     """Import the kernel file as a module named after the file, with its folder first in sys.path. A
     template may have done so."""
     if sources.modules.get(path):
-        module = sources.modules[path].pop(0)
+        module, paths, sys.argv = sources.modules[path].pop(0)
+        sys.path[:] = [*paths, *(entry for entry in sys.path if entry not in paths)]
         if isinstance(module, BaseException):
             raise module
         return module

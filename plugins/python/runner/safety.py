@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import stat
 import sys
 import time
 
@@ -12,11 +13,86 @@ BLAS = ("openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openbl
 PAUSE_HARD = 2  # omp_pause_hard
 
 
-def unsafe_to_fork(modules):
+class State:
+    """What a process had before it ran the kernel file."""
+
+    def __init__(self):
+        self.environment = dict(os.environ)
+        self.open = {number: link for number, link, _ in descriptors()}
+
+    def has(self, number):
+        """Whether a descriptor is still what it was, or was closed."""
+        try:
+            return os.readlink("/proc/self/fd/%d" % number) in (self.open.get(number), os.devnull)
+        except OSError:
+            return True
+
+    def opened(self):
+        """The descriptors that the kernel file has opened: number, what it is, flags."""
+        return [found for found in descriptors() if found[0] > 2 and self.open.get(found[0]) != found[1]]
+
+    def private(self):
+        """What the kernel file has opened that several processes cannot share, or None."""
+        for number, link, flags in self.opened():
+            if link.startswith(("socket:", "pipe:", "anon_inode:")):
+                return "a connection or pipe"
+            if link.endswith(" (deleted)") and flags & os.O_ACCMODE != os.O_RDONLY:
+                return "a temporary file"
+
+    def reopen_files(self):
+        """In a forked child: open the files again, since the offset of one is shared otherwise."""
+        for number, link, flags in self.opened():
+            try:
+                if not stat.S_ISREG(os.fstat(number).st_mode):
+                    continue
+                again = os.open("/proc/self/fd/%d" % number, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+            except OSError:
+                continue  # the user may not open it any more
+            os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.dup2(again, number, inheritable=os.get_inheritable(number))
+            os.close(again)
+
+
+def descriptors():
+    """The open descriptors: number, what it is, flags."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            link = os.readlink("/proc/self/fd/" + name)
+            with open("/proc/self/fdinfo/" + name) as file:
+                flags = next(int(line.split()[1], 8) for line in file if line.startswith("flags:"))
+        except OSError:
+            continue  # that of the listing
+        found.append((int(name), link, flags))
+    return found
+
+
+def children():
+    """Whether this process has children."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return True
+    except ChildProcessError:
+        return False
+
+
+def wait(pid):
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # the kernel file ignores SIGCHLD, or reaps all children
+
+
+def unsafe_to_fork(modules, before):
     """Why this process must not be forked; "" if it may. Pools that end themselves are ended first."""
     for loaded in modules.values():
-        if any(getattr(module, "fork", True) is False for module in loaded):
+        if any(getattr(module, "fork", True) is False for module, _, _ in loaded):
             return "the file says fork = False"
+    if children():
+        return "its module level starts a process, which only one worker can use"
+    private = before.private()
+    if private:
+        return "its module level opens %s, which only one worker can use" % private
     device = open_device()
     if device:
         return "its module level opens %s: use CUDA in setup, not at the module level" % device
@@ -26,7 +102,7 @@ def unsafe_to_fork(modules):
     pid = os.fork()  # OpenBLAS ends its threads before a fork
     if pid == 0:
         os._exit(0)
-    os.waitpid(pid, 0)
+    wait(pid)
     threads = other_threads()
     if threads:
         return "its module level starts threads, which a fork would lose: " + ", ".join(threads)
@@ -118,6 +194,26 @@ def keep_exit_handlers_of_children():
     atexit._clear()
     for info in list(weakref.finalize._registry.values()):
         info.atexit = False
+    weakref.finalize._registered_with_atexit = False
     for module, name in (("logging", "shutdown"), ("multiprocessing.util", "_exit_function")):
         if module in sys.modules:
             atexit.register(getattr(sys.modules[module], name))
+
+
+def flush_files():
+    """Write what open files hold in their buffers, as Python does at its end."""
+    if not any(number > 3 and flags & os.O_ACCMODE != os.O_RDONLY for number, _, flags in descriptors()):
+        return
+    import io
+    plain = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.RawIOBase
+    files = [found for found in gc.get_objects() if isinstance(found, io.IOBase)]
+    gc.unfreeze()
+    all_files = [found for found in gc.get_objects() if isinstance(found, io.IOBase)]
+    for finish in ([found.close for found in files if not isinstance(found, plain)],
+                   [found.flush for found in all_files if isinstance(found, io.TextIOBase)],
+                   [found.flush for found in all_files if isinstance(found, io.BufferedIOBase)]):
+        for call in finish:
+            try:
+                call()
+            except Exception:
+                pass  # it is closed already

@@ -7,6 +7,7 @@ guard: a request comes with the descriptors of the child. See package internal/t
 
 import array
 import atexit
+import errno
 import json
 import os
 import select
@@ -27,31 +28,44 @@ PROGRAMS = {"kernel": kernel.Program, "prepare": prepare.Preparer}
 
 
 def main():
-    for descriptor in range(4, RESERVED):  # the first held this program
-        os.dup2(0, descriptor, inheritable=False)
+    os.close(4)  # it held this program
+    reserve()
     os.set_inheritable(3, False)
     kernel.report_crashes()
     survive_stop_signals()
     Template(sys.argv[4:]).serve()
 
 
+def reserve():
+    """Occupy the descriptors of a child that are closed, so that nothing else gets their numbers."""
+    for descriptor in (0, 1, 2, *range(4, RESERVED)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != descriptor:
+                os.dup2(null, descriptor, inheritable=descriptor < 3)
+                os.close(null)
+
+
 class Template:
 
     def __init__(self, files):
         self.guard = socket.socket(fileno=3)
-        self.sources, self.imports = Sources(), Watch()
+        self.sources, self.imports, self.before = Sources(), Watch(), safety.State()
         self.files = files
 
     def serve(self):
         began = time.monotonic()
         self.load()
-        unsafe = safety.unsafe_to_fork(self.sources.modules)
+        reserve()  # what the file has closed
+        unsafe = safety.unsafe_to_fork(self.sources.modules, self.before)
         self.tell(seconds=time.monotonic() - began, slowest=self.imports.slowest(), unsafe=unsafe)
         while True:
             request, descriptors = self.receive()
             if unsafe:
                 self.tell(pid=os.getpid())
-                self.become(request, descriptors)
+                return self.become(request, descriptors)
             self.tell(pid=self.fork(request, descriptors))
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -65,7 +79,7 @@ class Template:
                     module = kernel.load(path, self.sources)
                 except BaseException as error:
                     module = error
-                self.sources.modules.setdefault(path, []).append(module)
+                self.sources.modules.setdefault(path, []).append((module, list(sys.path), sys.argv))
                 if isinstance(module, BaseException):
                     return
 
@@ -75,11 +89,13 @@ class Template:
     def receive(self):
         """The next request. Its end means that the job is over: exit handlers run now, once."""
         try:
-            data, rights, _, _ = self.guard.recvmsg(1 << 16, socket.CMSG_SPACE(8 * 4), socket.MSG_CMSG_CLOEXEC)
+            data, rights, flags, _ = self.guard.recvmsg(1 << 16, socket.CMSG_SPACE(8 * 4), socket.MSG_CMSG_CLOEXEC)
         except OSError:
             data = b""
         if not data:
             sys.exit(0)
+        if flags & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         descriptors = array.array("i")
         for level, kind, part in rights:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -100,41 +116,46 @@ class Template:
                     os.write(writer, b"%d" % os.getpid())
                     os.close(reader)
                     os.close(writer)
-                    self.become(request, descriptors)
+                    self.live(request, descriptors)
                 os._exit(0)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.close(writer)
-        os.waitpid(first, 0)
+        safety.wait(first)
         pid = os.read(reader, 32)
         os.close(reader)
         return int(pid or 0)
 
-    def become(self, request, descriptors):
-        """Become the interpreter that the request asks for. It does not return."""
+    def live(self, request, descriptors):
+        """The life of a forked child. It does not return."""
         code = 1
         try:
-            *own, output, lifeline = descriptors
-            for target, descriptor in [(1, output), (2, output), *enumerate(own, 3)]:
-                os.dup2(descriptor, target, inheritable=target < 3)
-            for descriptor in (output, *own):
-                os.close(descriptor)
-            self.guard.detach()
-            die_with(lifeline)
-            survive_again()
-            self.imports.restore()
-            adopt_environment(request["env"])
-            if os.getpid() != os.getpgid(0):
-                os.setpgid(0, 0)
             safety.keep_exit_handlers_of_children()
-            hello()
-            program = PROGRAMS[request["program"]](self.sources)
-            program.run()
+            self.before.reopen_files()
+            self.become(request, descriptors)
         except SystemExit as error:
             code = exit_code(error)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
             leave(code)
+
+    def become(self, request, descriptors):
+        """Become the interpreter that the request asks for."""
+        *own, output, lifeline = descriptors
+        for target, descriptor in [*((n, output) for n in (1, 2) if self.before.has(n)), *enumerate(own, 3)]:
+            os.dup2(descriptor, target, inheritable=target < 3)
+        for descriptor in (output, *own):
+            os.close(descriptor)
+        self.guard.detach()
+        die_with(lifeline)
+        survive_again()
+        self.imports.restore()
+        adopt_environment(request["env"], self.before.environment)
+        if os.getpid() != os.getpgid(0):
+            os.setpgid(0, 0)
+        program = PROGRAMS[request["program"]](self.sources)
+        hello()  # without, it is started fresh
+        program.run()
 
 
 def exit_code(error):
@@ -151,6 +172,7 @@ def leave(code):
         threading._shutdown()  # waits for threads that are no daemons
         atexit._run_exitfuncs()
         flush()
+        safety.flush_files()
     finally:
         os._exit(code & 255)
 
@@ -183,16 +205,21 @@ def die_with(lifeline):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def adopt_environment(values):
-    """Set environment variables of the process that asked for this one. Marks also replace those
-    of the template in the memory that /proc/PID/environ shows."""
-    threads = {name: value for name, value in values.items() if name.endswith("_NUM_THREADS") and os.environ.get(name) != value}
+def adopt_environment(values, before):
+    """Set environment variables of the process that asked for this one, except those that the kernel
+    file has changed. Marks also replace those of the template in the memory that /proc/PID/environ
+    shows."""
+    threads = None
     for name, value in values.items():
         if name.endswith("_MARK"):
             overwrite(name.encode(), value.encode())
+        elif os.environ.get(name) != before.get(name):
+            continue
+        elif before.get(name) != value:
+            threads = int(value)
         os.environ[name] = value
-    if threads:
-        safety.set_threads(int(next(iter(threads.values()))))
+    if threads is not None:
+        safety.set_threads(threads)
 
 
 def overwrite(name, value):

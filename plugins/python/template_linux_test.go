@@ -1,0 +1,249 @@
+package python_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/template"
+	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python"
+	"github.com/gpurun/gpurun/plugins/resolve"
+)
+
+// startGuard lets interpreters fork from templates, until end ends the guard. env is added to its
+// environment.
+func startGuard(t *testing.T, env ...string) (end func()) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "gt-") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := template.Start(proc.Command{
+		Path: self, Env: append(os.Environ(), append(env, kernelVariable+"=templates")...), Stdout: os.Stderr, Stderr: os.Stderr,
+	}, filepath.Join(dir, "t"), func(string, time.Duration) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(template.Variable, template.NewMark()+":"+guard.Socket)
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			guard.Close()
+			_ = os.RemoveAll(dir)
+			os.Unsetenv(template.Variable)
+		}
+	}
+	t.Cleanup(end)
+	return end
+}
+
+// moduleLevel is a section of testdata/module_levels.txt.
+type moduleLevel struct {
+	name, source         string
+	fresh, differ, class bool
+	twice                bool
+	left                 string
+}
+
+func moduleLevels(t *testing.T) (list []moduleLevel) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/module_levels.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := regexp.MustCompile(`(?m)^-- (.*) --\n`)
+	ends := header.FindAllStringSubmatchIndex(string(text), -1)
+	for i, at := range ends {
+		words := strings.Split(string(text[at[2]:at[3]]), ", ")
+		end := len(text)
+		if i+1 < len(ends) {
+			end = ends[i+1][0]
+		}
+		m := moduleLevel{name: words[0], source: string(text[at[1]:end])}
+		for _, word := range words[1:] {
+			switch word {
+			case "fresh":
+				m.fresh = true
+			case "differ":
+				m.differ = true
+			case "class":
+				m.class = true
+			case "twice":
+				m.twice = true
+			default:
+				m.left = strings.ReplaceAll(strings.TrimPrefix(word, "left "), `\n`, "\n")
+			}
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// answers is the end of a kernel file whose value() is the result of every record.
+const answers = `
+import os as _os
+_loaded = _os.getpid()
+def process(batch):
+    if "how" in batch:
+        return {"how": ["forked" if _os.getpid() != _loaded else "fresh"] * len(batch)}
+    return {"x": [str(value())] * len(batch)}
+`
+
+// outcome is what a worker does with a record: the result, or how it fails.
+type outcome struct{ Result, Message, Detail string }
+
+// worker returns a kernel, how its interpreter was started, if it can tell, and what it computes.
+func (m moduleLevel) worker(t *testing.T, path, interpreter string) (k plugins.Kernel, how string, done outcome) {
+	t.Helper()
+	c := resolve.PythonConfig{File: path}
+	c.Interpreter = interpreter
+	if m.class {
+		c.Function = "Kernel"
+	}
+	if m.twice {
+		c.Name, c.Then = "one", []resolve.PythonStep{{Name: "two", File: path}}
+	}
+	k = python.New()
+	t.Cleanup(func() { _ = k.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err := k.Describe(ctx, config(t, c))
+	if err == nil {
+		err = k.Open(ctx, plugins.Device{Name: m.name, Threads: 2}, config(t, c))
+	}
+	var got []string
+	if err == nil && strings.Contains(m.source, "def value(") {
+		if got, err = call(t, k, `{"how":1}`); err == nil {
+			how = strings.Trim(strings.TrimPrefix(got[0], "how="), `"`)
+		}
+	}
+	if err == nil {
+		got, err = call(t, k, `{}`)
+	}
+	done = outcome{Result: strings.Join(got, " ")}
+	if err != nil {
+		addresses := regexp.MustCompile("0x[0-9a-f]+")
+		done.Message, done.Detail = err.Error(), addresses.ReplaceAllString(strings.ReplaceAll(detail(err), filepath.Dir(path), ""), "0x")
+	}
+	return k, how, done
+}
+
+func (m moduleLevel) write(t *testing.T) string {
+	if strings.Contains(m.source, "def value(") {
+		return write(t, m.source+answers)
+	}
+	return write(t, m.source)
+}
+
+// openMP returns a library whose function runs a parallel region and returns its number of threads;
+// "" if there is no compiler.
+func openMP(t *testing.T) string {
+	t.Helper()
+	library := filepath.Join(t.TempDir(), "parallel.so")
+	command := exec.Command("cc", "-fopenmp", "-shared", "-fPIC", "-x", "c", "-o", library, "-")
+	command.Stdin = strings.NewReader("int threads(void) { int n = 0;\n#pragma omp parallel reduction(+:n) num_threads(2)\nn += 1;\nreturn n; }\n")
+	if text, err := command.CombinedOutput(); err != nil {
+		t.Logf("NOT TESTED: OpenMP at the module level, because cc -fopenmp does not work here: %v %s", err, text)
+		return ""
+	}
+	return library
+}
+
+// Whatever the module level of a file does, its kernel does the same with a template as without, and
+// what the module level leaves for the end happens once, at the end.
+func TestTemplateModuleLevels(t *testing.T) {
+	interpreter := withPackage(t, "numpy")
+	library := openMP(t)
+	t.Setenv("TEST_OPENMP", library)
+	tests := moduleLevels(t)
+	if library == "" {
+		tests = slices.DeleteFunc(tests, func(m moduleLevel) bool { return m.name == "OpenMP" })
+	}
+	want, paths := make([]outcome, len(tests)), make([]string, len(tests))
+	t.Run("fresh", func(t *testing.T) {
+		for i, m := range tests {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				_, _, want[i] = m.worker(t, m.write(t), interpreter)
+			})
+		}
+	})
+	end := startGuard(t)
+	anchor, _, _ := moduleLevel{source: "def value(): return 1"}.worker(t, write(t, "def value(): return 1"+answers), interpreter)
+	for i, m := range tests {
+		paths[i] = m.write(t)
+	}
+	t.Run("template", func(t *testing.T) {
+		for i, m := range tests {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				var workers []plugins.Kernel
+				for range 2 {
+					k, how, got := m.worker(t, paths[i], interpreter)
+					workers = append(workers, k)
+					if m.differ && len(workers) == 2 {
+						if got == want[i] {
+							t.Errorf("both workers compute %+v", got)
+						}
+					} else if !m.differ && got != want[i] {
+						t.Errorf("worker %d:\n%+v\nnot, as without a template,\n%+v", len(workers), got, want[i])
+					}
+					if m.differ {
+						want[i] = got
+					}
+					if how != "" && (how == "fresh") != m.fresh {
+						t.Errorf("worker %d is %s", len(workers), how)
+					}
+				}
+				for _, k := range workers {
+					if err := k.Close(); err != nil && want[i].Message == "" {
+						t.Errorf("close: %v", err)
+					}
+				}
+			})
+		}
+	})
+	_ = anchor.Close()
+	end()
+	for i, m := range tests {
+		if left := contents(t, filepath.Dir(paths[i])); left != m.left {
+			t.Errorf("%s left %q, not %q", m.name, left, m.left)
+		}
+	}
+}
+
+// contents returns the names of the files in a folder, and what they contain.
+func contents(t *testing.T, dir string) (all string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); name != "kernel.py" {
+			text, _ := os.ReadFile(filepath.Join(dir, name))
+			if packed, err := gzip.NewReader(bytes.NewReader(text)); err == nil {
+				text, _ = io.ReadAll(packed)
+			}
+			all += fmt.Sprintf("%s:%s", name, text)
+		}
+	}
+	return all
+}
