@@ -25,6 +25,8 @@ type crowd struct {
 		Until      string // a file: once it exists, batches take no time
 		Most       int    // Info.MaxWorkers
 		Memory     uint64 // Info.MinMemory
+		Beside     int    // an added kernel opens after this number of batches of others
+		Together   int    // the first added kernels of this number of devices open together, and make Until
 	}
 }
 
@@ -33,8 +35,11 @@ func (c *crowd) Describe(_ context.Context, config plugins.Config) (plugins.Info
 	return plugins.Info{MaxWorkers: c.config.Most, MinMemory: c.config.Memory}, err
 }
 
-func (c *crowd) Open(_ context.Context, _ plugins.Device, config plugins.Config) error {
+func (c *crowd) Open(_ context.Context, device plugins.Device, config plugins.Config) error {
 	if err := config.Decode(&c.config); err != nil {
+		return err
+	}
+	if err := c.awaitOthers(device); err != nil {
 		return err
 	}
 	name := filepath.Join(c.config.Dir, fmt.Sprintf("open-%d-threads-%s", os.Getpid(), os.Getenv("OMP_NUM_THREADS")))
@@ -44,6 +49,29 @@ func (c *crowd) Open(_ context.Context, _ plugins.Device, config plugins.Config)
 	}
 	c.open = file // and locked until the process ends
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+}
+
+// awaitOthers makes an added kernel wait for other kernels.
+func (c *crowd) awaitOthers(device plugins.Device) error {
+	name := fmt.Sprintf("-%d", device.Index)
+	if os.Mkdir(filepath.Join(c.config.Dir, "first"+name), 0o700) == nil {
+		return nil
+	}
+	touch(filepath.Join(c.config.Dir, "added"+name))
+	count := func(pattern string) int {
+		names, _ := filepath.Glob(filepath.Join(c.config.Dir, pattern))
+		return len(names)
+	}
+	enough := count("batch-*") + c.config.Beside
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if count("added-*") >= c.config.Together && (c.config.Beside == 0 || count("batch-*") >= enough) {
+			if c.config.Together > 0 {
+				touch(c.config.Until)
+			}
+			return nil
+		}
+	}
+	return errors.New("the others do nothing")
 }
 
 // living returns how many kernels are open.
@@ -72,6 +100,9 @@ func (c *crowd) Process(_ context.Context, batch plugins.Batch, results *plugins
 	}
 	pass(c.config.Batch, c.config.Until)
 	lane.Close()
+	if c.config.Beside > 0 {
+		touch(filepath.Join(c.config.Dir, fmt.Sprintf("batch-%d-%d", os.Getpid(), time.Now().UnixNano())))
+	}
 	for i := range batch.Len() {
 		results.Line(i, batch.Record(i))
 	}

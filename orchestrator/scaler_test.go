@@ -146,6 +146,36 @@ func TestJobShrinksWhenMemoryRunsOut(t *testing.T) {
 	}
 }
 
+// While added workers open their kernels, the others compute: here each of those that open waits for
+// batches of the others.
+func TestOpeningPausesNobody(t *testing.T) {
+	d, config, seen := simulated(t, 1600, 4, 0)
+	config.Kernel.Config = with(config.Kernel.Config, `"Beside":5`)
+	seen.untilSettled()
+	report := mustRun(t, d, config)
+	if d.read("out.jsonl") != numbered(1600) || report.Scaling[0].Workers != 4 {
+		t.Errorf("%+v\n%s", report.Scaling, seen)
+	}
+}
+
+// Devices grow at the same time: here the added workers of each wait for those of the other.
+func TestDevicesGrowTogether(t *testing.T) {
+	d, config, seen := crowded(t, 4000, 16, 0)
+	config = orchestrator.WithDevices(config, gpu.Options{NVML: gputest.New(2), Env: gputest.NoEnv})
+	config = orchestrator.WithScaling(config, 8, 20)
+	seen.hurry = d.join("hurry")
+	config.Kernel.Config = with(config.Kernel.Config, fmt.Sprintf(`"Together":2,"Until":%q`, seen.hurry))
+	mustRun(t, d, config)
+	if d.read("out.jsonl") != numbered(4000) || !exists(seen.hurry) {
+		t.Error(seen)
+	}
+}
+
+// with adds members to the configuration of a kernel.
+func with(config []byte, members string) []byte {
+	return []byte(strings.Replace(string(config), "{", "{"+members+",", 1))
+}
+
 // A resumed job starts with the last good number of workers.
 func TestResumedJobStartsWithItsWorkers(t *testing.T) {
 	d, config, seen := simulated(t, 1500, 4, 0)
@@ -185,7 +215,7 @@ func TestResumedJobStartsWithItsWorkers(t *testing.T) {
 func TestFixedNumberOfWorkers(t *testing.T) {
 	for name, change := range map[string]func(*orchestrator.Config){
 		"kernel": func(c *orchestrator.Config) {
-			c.Kernel.Config = []byte(strings.Replace(string(c.Kernel.Config), "{", `{"Most":1,`, 1))
+			c.Kernel.Config = with(c.Kernel.Config, `"Most":1`)
 		},
 		"user": func(c *orchestrator.Config) { c.Devices.WorkersPerGPU = 1 },
 	} {
@@ -203,7 +233,7 @@ func TestFixedNumberOfWorkers(t *testing.T) {
 func TestAddedWorkersAreLeased(t *testing.T) {
 	d, config, seen := simulated(t, 900, 8, 0)
 	seen.untilSettled()
-	config.Kernel.Config = []byte(strings.Replace(string(config.Kernel.Config), "{", fmt.Sprintf(`{"Memory":%d,`, uint64(6*gputest.GiB)), 1))
+	config.Kernel.Config = with(config.Kernel.Config, fmt.Sprintf(`"Memory":%d`, uint64(6*gputest.GiB)))
 	var leased []uint64
 	config.Devices.Claim = func(_ context.Context, r orchestrator.ClaimRequest) (*orchestrator.Claim, error) {
 		return &orchestrator.Claim{
@@ -266,7 +296,7 @@ func TestThreadsFollowTheNumberOfWorkers(t *testing.T) {
 
 // A job that ends within seconds keeps one worker.
 func TestShortJobDoesNotScale(t *testing.T) {
-	d, config, seen := crowded(t, 24, 4, 0)
+	d, config, seen := crowded(t, 8, 4, 0)
 	mustRun(t, d, config)
 	if seen.ready != 1 {
 		t.Errorf("%d kernels were opened\n%s", seen.ready, seen)

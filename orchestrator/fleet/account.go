@@ -22,6 +22,7 @@ type account struct {
 	busy        time.Duration // in which the worker's kernel had work
 	busyBefore  time.Duration // the same for earlier workers
 	opening     time.Duration // how long the kernel took to open
+	before      int64         // records that were done when it was open
 	tuning      bool          // the worker is searching for its batch size
 	awaits      event.Awaits  // what the kernel waits for
 }
@@ -29,7 +30,7 @@ type account struct {
 // ready records that a kernel is open, which took some time.
 func (a *account) ready(now time.Time, took time.Duration) {
 	a.report.Retired, a.report.Ready = false, now
-	a.opening = took
+	a.opening, a.before = took, a.report.Records
 	a.report.Load += took
 }
 
@@ -97,6 +98,11 @@ func (a *account) speed(more int64, took time.Duration) float64 {
 		return event.Rate(a.report.Records, a.busyBefore+a.busy)
 	}
 	return event.Rate(a.report.Records+more, a.report.Busy+took)
+}
+
+// computes reports whether the current worker has computed something.
+func (a *account) computes(unfinished int64) bool {
+	return !a.report.Ready.IsZero() && a.report.Records+unfinished > a.before
 }
 
 // addTo adds the account to what several slots have done.

@@ -219,12 +219,12 @@ func (m *member) addTo(w *scaler.Work) {
 	if m.retired {
 		return
 	}
-	if m.account.report.Ready.IsZero() {
-		w.Loading++
-	} else {
+	if m.account.computes(m.load.done) { // before its first batch, a worker still loads and compiles
 		w.Ready++
-		w.Load = max(w.Load, m.account.opening)
+	} else {
+		w.Loading++
 	}
+	w.Load = max(w.Load, m.account.opening)
 	w.Unsteady = w.Unsteady || m.account.tuning || m.pace < 1
 	if m.worker != nil {
 		w.PIDs = append(w.PIDs, m.worker.PID)

@@ -2,12 +2,15 @@
 // figures go in, a number of workers and a reason come out. It reads no clock and starts
 // nothing, so that tables and a simulated machine can test it.
 //
-// A search starts with few workers and doubles them while that raises the device's rate
-// by at least 10%. A doubling that brings less is followed by one try of the midpoint,
+// A search starts with few workers and doubles them, or more where GPU and cores are mostly
+// idle, while that raises the device's rate by at least 10% for each doubling and what it saves
+// in the remaining time exceeds what loading costs. Rates are measured for as long as their
+// noise demands. A step that brings less is followed by one try of the midpoint,
 // and the search settles on the fewest workers that are nearly as fast as the best. It
 // searches again only when the batches change character, the device's other users change,
-// or, a few times, when cores are idle that other processes used. Workers that share a CPU start at the upper bound and are halved instead while
-// they compete for cores and fewer are not slower.
+// or, a few times, when cores are idle that other processes used. Workers that share a CPU
+// start at the upper bound and are halved instead while they compete for cores and fewer are
+// not slower.
 package scaling
 
 import "time"
@@ -16,15 +19,15 @@ import "time"
 type Figures struct {
 	// Time is the time since the job began.
 	Time time.Duration
-	// Workers have an open kernel; Loading are opening theirs. Limit is the upper bound.
+	// Workers have computed something; Loading have not yet. Limit is the upper bound.
 	Workers, Loading, Limit int
 	// Records, Bytes and Batches are finished by the device's workers since the job
 	// began.
 	Records, Bytes, Batches int64
 	// Busy is how long the workers' kernels have had a batch, all together.
 	Busy time.Duration
-	// GPUBusy is the share of the last interval in which the GPU computed; negative if
-	// unknown.
+	// GPUBusy is the share of the last second in which the GPU computed; negative if it is
+	// unknown for these workers.
 	GPUBusy float64
 	// Cores are those this job may use, IdleCores those of them that no process used in
 	// the last interval; negative if unknown. Runnable is the number of this job's
@@ -37,7 +40,7 @@ type Figures struct {
 	DeviceFree, DeviceEach uint64
 	// Others is the device memory that other jobs use.
 	Others uint64
-	// Load is how long a kernel takes to open, Remaining the time that the rest of the
+	// Load is how long one more kernel takes to open, Remaining the time that the rest of the
 	// job takes at its current rate; negative if unknown.
 	Load, Remaining time.Duration
 	// OOMs counts the batches and kernels of this device that did not fit in its memory.
@@ -49,7 +52,9 @@ type Figures struct {
 	// down, or the batch size is being searched for.
 	Unsteady bool
 
-	fed float64 // the share of a window in which the kernels had a batch
+	fed      float64 // the share of a window in which the kernels had a batch
+	expected float64 // the exponent by which the rate is expected to grow with the workers
+	outgrown bool    // the rate has grown faster than the share in which the GPU computed
 }
 
 // Decision is what to do with a device.
@@ -63,13 +68,15 @@ type Decision struct {
 }
 
 const (
-	// keepGain is the gain of a doubling that is kept; a smaller step must bring its
-	// share of it.
+	// keepGain is the gain of a doubling that is kept; other steps must bring as much for each
+	// doubling.
 	keepGain = 0.10
 	// nearly is how much slower fewer workers may be than the best count seen.
 	nearly = 0.03
 	// nearlyDown is the same where workers are removed, not added, to find out.
 	nearlyDown = 0.02
+	// certainty is how many standard errors a gain must be away from the one that counts.
+	certainty = 2.5
 	// busyGPU, busyHost and unfed are the shares at which another worker cannot bring
 	// keepGain: the GPU computes, the cores are busy, the kernels wait for input. Cores
 	// may be busy with little use, with threads that wait for each other, so that only a
@@ -77,14 +84,18 @@ const (
 	busyGPU  = 1 / (1 + keepGain)
 	busyHost = 0.97
 	unfed    = 0.70
-	// idleGPU is the share below which four times the workers leave the GPU partly idle.
-	idleGPU = 0.20
+	// mostFactor is by how much the workers grow at most in one step.
+	mostFactor = 8
 	// Margin is the factor by which a worker may exceed the memory that others use.
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.
 	leastFree = 256 << 20
-	// A step must cost less than 1/payOff of the remaining time.
-	payOff = 3
+	// A step must save payOff times what it costs. Before the first step, the rate is expected to
+	// grow with the workers to the power of firstExpected. A search for the best number among
+	// those that were tried is expected to save middleGain.
+	payOff        = 2
+	firstExpected = 0.5
+	middleGain    = 0.05
 	// crowd is the number of runnable threads per core above which workers compete.
 	crowd = 1.6
 	// changed is the factor by which the size of records or the rate must change, in

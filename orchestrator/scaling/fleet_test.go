@@ -1,21 +1,23 @@
 package scaling
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
 )
 
 // fleet simulates the workers of one device: how fast they are together, how long they
-// load, what memory they take, and noise.
+// load, what memory they take, noise, and that only whole batches are counted.
 type fleet struct {
 	rate  func(workers float64) float64 // records per second of that many workers
 	busy  func(workers float64) float64 // of the GPU; nil: unknown
 	cores float64
 	each  float64 // cores that a worker uses; 0: none
 	limit int
-	load  time.Duration
-	noise float64                    // of the rate of each interval, a share
+	first time.Duration              // how long the first worker loads beyond load
+	load  time.Duration              // how long one more loads
+	noise float64                    // of the rate in two seconds, a share
 	batch float64                    // records per batch
 	size  func(done float64) float64 // bytes of a record; nil: 1000
 
@@ -25,7 +27,17 @@ type fleet struct {
 	seed uint64
 }
 
-const tick = 2 * time.Second
+// tick is how often a search gets figures, crowding by which share of load opening takes longer
+// for each further worker that opens at the same time.
+const (
+	tick     = 500 * time.Millisecond
+	crowding = 0.09
+)
+
+// opening is how long workers load that open at the same time.
+func (m fleet) opening(workers int) time.Duration {
+	return m.load + time.Duration(crowding*float64(workers-1)*float64(m.load))
+}
 
 // result is how a simulated job went.
 type result struct {
@@ -44,11 +56,15 @@ func (m fleet) run(s *Search) result {
 	ready, r := 0, result{}
 	var loads []time.Duration // when workers that load are ready
 	for range wanted {
-		loads = append(loads, m.load)
+		loads = append(loads, m.first+m.opening(wanted))
 	}
 	f := Figures{GPUBusy: -1, IdleCores: -1, Cores: m.cores, Limit: m.limit, Load: m.load}
-	done, bytes, ooms := 0.0, 0.0, 0
-	for now := time.Duration(0); ; now += tick {
+	done, ooms := 0.0, 0
+	unfinished := make([]float64, m.limit) // records of each worker's current batch
+	for i := range unfinished {
+		unfinished[i] = m.batch * random.Float64()
+	}
+	for now := time.Duration(0); now < 100*time.Hour; now += tick {
 		waiting := loads[:0:0]
 		for _, at := range loads {
 			if at <= now {
@@ -69,7 +85,7 @@ func (m fleet) run(s *Search) result {
 		if ready > 0 {
 			// Loading takes cores from those that compute.
 			speed = m.rate(active) * (1 - 0.2*float64(len(loads))/float64(len(loads)+ready))
-			speed *= max(0.1, 1+m.noise*random.NormFloat64())
+			speed *= max(0.1, 1+m.noise*math.Sqrt(2/tick.Seconds())*random.NormFloat64())
 		}
 		step := speed * tick.Seconds()
 		if done+step >= m.work {
@@ -82,10 +98,16 @@ func (m fleet) run(s *Search) result {
 		if m.size != nil {
 			each = m.size(done)
 		}
-		bytes += step * each
+		for i := range ready {
+			unfinished[i] += step / active
+			batches := math.Floor(unfinished[i] / m.batch)
+			unfinished[i] -= batches * m.batch
+			f.Batches += int64(batches)
+			f.Records += int64(batches * m.batch)
+			f.Bytes += int64(batches * m.batch * each)
+		}
 		f.Time, f.Workers, f.Loading = now+tick, ready, len(loads)
-		f.Busy = time.Duration(active * float64(f.Time))
-		f.Records, f.Bytes, f.Batches = int64(done), int64(bytes), int64(done/m.batch)
+		f.Busy += time.Duration(active * float64(tick))
 		f.Remaining = -1
 		if speed > 0 {
 			f.Remaining = time.Duration((m.work - done) / speed * 1e9)
@@ -103,33 +125,48 @@ func (m fleet) run(s *Search) result {
 		f.OOMs = ooms
 		d := s.Step(f)
 		if d.Reason != "" {
-			r.log = append(r.log, now.String()+" "+d.Reason)
+			r.log = append(r.log, fmt.Sprintf("%s %d: %s", now, d.Workers, d.Reason))
 		}
 		if d.Workers != wanted {
 			r.changes++
-			for range d.Workers - ready - len(loads) {
-				loads = append(loads, now+tick+m.load)
+			if added := d.Workers - ready - len(loads); added > 0 {
+				f.Load = m.opening(added)
+				for range added {
+					loads = append(loads, now+tick+f.Load)
+				}
 			}
 			ready = min(ready, d.Workers)
 			wanted = d.Workers
 			r.most = max(r.most, wanted)
 		}
-		if now > 100*time.Hour {
-			return r
-		}
 	}
+	return r
 }
 
-// best returns the best fixed number of workers and how long the job takes with it.
-func (m fleet) best() (workers int, took time.Duration) {
+// best returns the best fixed number of workers, which open at once, and how long the job takes
+// with it. Only the first one, which computes while the others load, loads for longer.
+func (m fleet) best(counts ...int) (workers int, took time.Duration) {
 	took = math.MaxInt64
-	for n := 1; n <= m.limit; n++ {
-		if m.memory > 0 && uint64(n)*m.used > m.memory {
+	for _, n := range counts {
+		if n > m.limit || m.memory > 0 && uint64(n)*m.used > m.memory {
 			break
 		}
-		if t := m.load + time.Duration(m.work/m.rate(float64(n))*1e9); t < took {
+		alone := m.opening(n) - m.load
+		if m.first > 0 && n > 1 {
+			alone = m.opening(n - 1)
+		}
+		left := max(0, m.work-alone.Seconds()*m.rate(1))
+		if t := m.first + m.load + alone + time.Duration(left/m.rate(float64(n))*1e9); t < took {
 			workers, took = n, t
 		}
 	}
 	return workers, took
+}
+
+// all returns the counts up to the limit.
+func (m fleet) all() (counts []int) {
+	for n := range m.limit {
+		counts = append(counts, n+1)
+	}
+	return counts
 }

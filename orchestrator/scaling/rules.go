@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -9,7 +10,7 @@ import (
 type rule func(f Figures, more int) string
 
 // growRules are checked in this order; the first that objects gives the reason.
-var growRules = []rule{atLimit, noTime, starved, gpuBusy, hostBusy, noMemory}
+var growRules = []rule{atLimit, noTime, starved, hostBusy, noMemory}
 
 // ruleTime is the number of noTime, counted from 1.
 const ruleTime = 2
@@ -32,16 +33,37 @@ func atLimit(f Figures, more int) string {
 	return "as many as there are CPU cores for"
 }
 
-// noTime: loading must pay off in the remaining time. A job of unknown length is
-// expected to last as long again as it has run.
-func noTime(f Figures, _ int) string {
-	left := remaining(f)
-	if left >= payOff*(f.Load+warmUp+windowLeast) {
-		return ""
+// noTime: what more workers save in the remaining time must exceed what loading them costs. If the
+// GPU is busy, they save little, unless the last step has shown that this share does not limit the rate.
+func noTime(f Figures, more int) string {
+	factor := math.Pow(float64(more)/float64(f.Workers), f.expected)
+	busy := f.GPUBusy > 0 && !f.outgrown && factor > 1/f.GPUBusy
+	if busy {
+		factor = 1 / f.GPUBusy
 	}
-	return fmt.Sprintf("loading more takes %s and would not pay off in the remaining %s", f.Load.Round(time.Second/10), left.Round(time.Second))
+	switch {
+	case pays(f, more, 1-1/factor):
+		return ""
+	case busy && f.GPUBusy >= busyGPU:
+		return fmt.Sprintf("the GPU is %.0f%% busy", 100*f.GPUBusy)
+	}
+	return fmt.Sprintf("loading more takes %s and would not pay off in the remaining %s", f.Load.Round(time.Second/10), remaining(f).Round(time.Second))
 }
 
+// pays reports whether a change to that many workers pays off that saves this share of the time
+// that remains after it. While workers load and are measured, they may cost the others half of
+// their share.
+func pays(f Figures, workers int, share float64) bool {
+	more, fewer := max(workers, f.Workers), min(workers, f.Workers)
+	cost := (f.Load + windowLeast).Seconds() * float64(more-fewer) / float64(2*more)
+	return (remaining(f)-f.Load).Seconds()*share >= payOff*cost
+}
+
+// precision returns which error a rate may have that a doubling is compared with: a long job has
+// time to find out.
+func precision(f Figures) float64 { return max(0.02, min(0.06, 5/max(1, remaining(f).Seconds()))) }
+
+// A job of unknown length is expected to last as long again as it has run.
 func remaining(f Figures) time.Duration {
 	if f.Remaining < 0 {
 		return f.Time
@@ -54,13 +76,6 @@ func starved(f Figures, _ int) string {
 		return ""
 	}
 	return fmt.Sprintf("kernels wait for input or output %.0f%% of the time", 100*(1-f.fed))
-}
-
-func gpuBusy(f Figures, _ int) string {
-	if f.GPUBusy < busyGPU {
-		return ""
-	}
-	return fmt.Sprintf("the GPU is %.0f%% busy", 100*f.GPUBusy)
 }
 
 func hostBusy(f Figures, _ int) string {
@@ -89,15 +104,10 @@ func fitting(free, each uint64, wanted int) int {
 	return min(wanted, int(float64(free)/(Margin*float64(each))))
 }
 
-// target returns the next step: a doubling, or a quadrupling if device and host are mostly
-// idle; less if the limit or memory allows only that. It is at least one more, so that the
-// rules say what forbids it.
+// target returns the next step: a doubling, or more if device and host are mostly idle; less if the
+// limit or memory allows only that. It is at least one more, so that the rules say what forbids it.
 func target(f Figures, cap int) int {
-	factor := 2
-	if mostlyIdle(f) {
-		factor = 4
-	}
-	more := min(factor*f.Workers, f.Limit)
+	more := min(int(max(2, headroom(f))*float64(f.Workers)), f.Limit)
 	if cap > 0 {
 		more = min(more, cap)
 	}
@@ -109,10 +119,11 @@ func target(f Figures, cap int) int {
 	return f.Workers
 }
 
-// mostlyIdle reports whether four times the workers would still leave the GPU and the
-// cores idle for a part of the time. Every step costs a load and a measurement; two
-// doublings in one save half of that.
-func mostlyIdle(f Figures) bool {
-	used := f.Cores - f.IdleCores
-	return f.GPUBusy >= 0 && f.GPUBusy < idleGPU && f.IdleCores >= 0 && 4*used < f.Cores
+// headroom returns by which factor the workers may grow until the GPU or the cores are busy; 1 if
+// unknown. Every step costs a load and a measurement; fewer steps save that.
+func headroom(f Figures) float64 {
+	if f.GPUBusy < 0 || f.IdleCores < 0 {
+		return 1
+	}
+	return min(mostFactor, 1/max(f.GPUBusy, 1e-9), f.Cores/max(f.Cores-f.IdleCores, 1e-9))
 }

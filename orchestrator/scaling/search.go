@@ -2,15 +2,23 @@ package scaling
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
 
-// point is a number of workers and the rate that they reached.
+// point is a number of workers, the rate that they reached, and how busy the GPU was.
 type point struct {
 	workers int
 	rate    rate
+	busy    float64
 }
+
+// factor returns by which factor the workers of b are more than those of p.
+func (p point) factor(b point) float64 { return float64(b.workers) / float64(p.workers) }
+
+// least returns the gain that a step from p to b must bring.
+func (p point) least(b point) float64 { return math.Pow(1+keepGain, math.Log2(p.factor(b))) - 1 }
 
 // Search looks for the best number of workers of one device. Its zero value is not
 // usable: call Up or Down.
@@ -47,7 +55,8 @@ func Down(workers int) *Search {
 	return &Search{down: true, wanted: max(1, workers), first: max(1, workers), idle: -1}
 }
 
-// Step takes the device's current figures, about every two seconds, and decides.
+// Step takes the device's current figures and decides. It needs them twice a second while it
+// searches, and less often once it has settled.
 func (s *Search) Step(f Figures) Decision {
 	if d, removed := s.relieve(f); removed {
 		return d
@@ -55,11 +64,7 @@ func (s *Search) Step(f Figures) Decision {
 	if !s.complete(f) {
 		return s.keep()
 	}
-	var base rate
-	if n := len(s.seen); n > 0 && !s.down && !s.middle && s.seen[n-1].workers != f.Workers {
-		base = s.seen[n-1].rate
-	}
-	measured, known := s.window.add(f, base)
+	measured, known := s.window.add(f, s.enough)
 	if !known {
 		return s.keep()
 	}
@@ -68,6 +73,25 @@ func (s *Search) Step(f Figures) Decision {
 		return s.watch(f, measured)
 	}
 	return s.decide(f, measured)
+}
+
+// enough reports whether a rate is certain enough for what depends on it: whether the last step is
+// kept, and, for a rate that others will be compared with, how far the next step goes.
+func (s *Search) enough(f Figures, measured rate) bool {
+	last := len(s.seen) - 1
+	switch {
+	case s.settled:
+		return false
+	case s.down:
+		return measured.err <= nearlyDown/2
+	case s.middle:
+		return measured.err <= nearly
+	}
+	here, next := point{workers: f.Workers}, point{workers: target(f, s.cap)}
+	if next.workers > here.workers && measured.err > precision(f)*(here.factor(next)-1) {
+		return false
+	}
+	return last < 0 || s.seen[last].workers == f.Workers || s.seen[last].rate.exceeds(measured, s.seen[last].least(here))
 }
 
 // Good returns the number of workers that was best so far, and whether it is final: where
@@ -135,23 +159,37 @@ func (s *Search) complete(f Figures) bool {
 
 // decide decides after the current count has been measured.
 func (s *Search) decide(f Figures, measured rate) Decision {
-	if n := len(s.seen); n > 0 && s.seen[n-1].workers == f.Workers { // measured again
-		s.seen = s.seen[:n-1]
+	again := len(s.seen) > 0 && s.seen[len(s.seen)-1].workers == f.Workers
+	if again {
+		s.seen = s.seen[:len(s.seen)-1]
 	}
-	s.seen = append(s.seen, point{f.Workers, measured})
+	s.seen = append(s.seen, point{f.Workers, measured, f.GPUBusy})
 	if s.down {
 		return s.decideDown(f)
 	}
-	if base, tried := s.base(), s.seen[len(s.seen)-1]; base.workers != tried.workers {
-		if s.middle || base.rate.gain(tried.rate) < keepGain*float64(tried.workers-base.workers)/float64(base.workers) {
+	if base, tried := s.base(), s.seen[len(s.seen)-1]; base.workers != tried.workers && !again {
+		if s.middle || base.rate.gain(tried.rate) < base.least(tried) {
 			return s.afterFlat(f, base, tried)
 		}
 	}
+	s.expect(&f)
 	more := target(f, s.cap)
 	if number, why := objection(f, more); number > 0 {
 		return s.hold(f, number, why)
 	}
 	return s.change(more, s.brought())
+}
+
+// expect adds what the last step lets expect of the next one.
+func (s *Search) expect(f *Figures) {
+	f.expected = firstExpected
+	if len(s.seen) < 2 {
+		return
+	}
+	base, last := s.base(), s.seen[len(s.seen)-1]
+	grown := 1 + base.rate.gain(last.rate)
+	f.expected = math.Log(grown) / math.Log(base.factor(last))
+	f.outgrown = base.busy > 0 && grown > (1+base.least(last))*last.busy/base.busy
 }
 
 // hold keeps the current count for as long as a rule forbids growth.
@@ -178,7 +216,7 @@ func (s *Search) base() point {
 
 // afterFlat tries the midpoint once after a step that brought too little, and settles.
 func (s *Search) afterFlat(f Figures, base, tried point) Decision {
-	if middle := (base.workers + tried.workers) / 2; !s.middle && middle > base.workers && middle < tried.workers {
+	if middle := (base.workers + tried.workers) / 2; !s.middle && middle > base.workers && middle < tried.workers && pays(f, middle, middleGain) {
 		why := s.brought() + "; trying the midpoint"
 		s.middle = true
 		return s.change(middle, why)
@@ -200,7 +238,7 @@ func (s *Search) decideDown(f Figures) Decision {
 	switch {
 	case fewer < 1:
 		return s.settle(f, last.rate, s.brought())
-	case f.Runnable <= crowd*f.Cores, noTime(f, fewer) != "":
+	case f.Runnable <= crowd*f.Cores, !pays(f, fewer, middleGain):
 		return s.settle(f, last.rate, "")
 	}
 	return s.change(fewer, fmt.Sprintf("%.0f threads compete for %.0f cores", f.Runnable, f.Cores))
@@ -291,6 +329,7 @@ func (s *Search) watch(f Figures, measured rate) Decision {
 	if s.crowdChanged(f) { // what did not fit may fit now
 		s.cap = 0
 	}
+	s.expect(&f)
 	more := target(f, s.cap)
 	if s.down {
 		more = s.first

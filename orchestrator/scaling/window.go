@@ -8,21 +8,21 @@ import (
 const (
 	// warmUp and warmBatches per worker pass before rates count: frameworks compile and
 	// cache during the first batches.
-	warmUp      = 2 * time.Second
+	warmUp      = 500 * time.Millisecond
 	warmBatches = 1
-	// A window has at least this length and this many batches per worker.
-	windowLeast   = 4 * time.Second
-	windowBatches = 4
-	// windowClear and half the batches suffice if the gain is at least clearGain.
-	windowClear = 2 * time.Second
-	clearGain   = 6 * keepGain
-	// windowClose is needed if the gain is close to keepGain.
-	windowClose = 10 * time.Second
+	// A window has at least this length and this many batches per worker. It ends when its rate
+	// is certain enough, or after windowMost with twice the batches.
+	windowLeast   = 1500 * time.Millisecond
+	windowBatches = 2
+	windowMost    = 10 * time.Second
+	// leastNoise is the noise of a second that is assumed at least: a few intervals may agree by
+	// chance.
+	leastNoise = 0.03
 )
 
 // rate is what a device computes per second. Records alone would mislead when they
-// become longer, bytes alone when they become shorter.
-type rate struct{ records, bytes float64 }
+// become longer, bytes alone when they become shorter. err is the standard error, as a share.
+type rate struct{ records, bytes, err float64 }
 
 // gain returns by which share b is faster than a.
 func (a rate) gain(b rate) float64 {
@@ -34,6 +34,11 @@ func (a rate) gain(b rate) float64 {
 		factor = math.Sqrt(factor * b.bytes / a.bytes)
 	}
 	return factor - 1
+}
+
+// exceeds reports whether b is certainly faster than a by this share, or certainly not.
+func (a rate) exceeds(b rate, gain float64) (certain bool) {
+	return math.Abs(a.gain(b)-gain) > certainty*(1+gain)*math.Hypot(a.err, b.err)
 }
 
 // size returns the bytes of a record.
@@ -50,9 +55,8 @@ type window struct {
 
 func (w *window) reset() { *w = window{} }
 
-// add takes figures and returns the rate once it is known. A rate that is clearly above
-// base is known sooner.
-func (w *window) add(f Figures, base rate) (rate, bool) {
+// add takes figures and returns the rate once it is known: when it is certain enough.
+func (w *window) add(f Figures, enough func(Figures, rate) bool) (rate, bool) {
 	if f.Unsteady || f.Loading > 0 || f.Workers == 0 {
 		w.reset()
 		return rate{}, false
@@ -68,42 +72,49 @@ func (w *window) add(f Figures, base rate) (rate, bool) {
 		return rate{}, false
 	}
 	w.points = append(w.points, f)
-	length, measured := f.Time-w.from.Time, between(w.from, f)
-	switch {
-	case f.Batches-w.from.Batches < int64(windowBatches/2*f.Workers), length < windowClear:
-		return rate{}, false
-	case base.gain(measured) >= clearGain:
-		return measured, true
-	case f.Batches-w.from.Batches < int64(windowBatches*f.Workers):
-		return rate{}, false
-	case length < windowClose && math.Abs(base.gain(measured)-keepGain) < keepGain && base != (rate{}):
+	length, batches := f.Time-w.from.Time, f.Batches-w.from.Batches
+	if length < windowLeast || batches < int64(windowBatches*f.Workers) {
 		return rate{}, false
 	}
-	return measured, length >= windowLeast
+	measured := between(w.from, f)
+	measured.err = w.err()
+	return measured, length >= windowMost && batches >= int64(2*windowBatches*f.Workers) || enough(w.average(), measured)
+}
+
+// err returns the standard error of the window's rate, as a share: from the difference between its
+// halves, and from the batches that the workers had begun at its ends, which add a sixth of a squared
+// batch for each worker.
+func (w *window) err() float64 {
+	middle, last := w.points[len(w.points)/2], w.points[len(w.points)-1]
+	batches, seconds := float64(last.Batches-w.from.Batches), (last.Time - w.from.Time).Seconds()
+	begun := float64(w.workers) / 6 / batches / batches
+	half := float64(middle.Batches-w.from.Batches)/batches - (middle.Time-w.from.Time).Seconds()/seconds
+	return math.Sqrt(max(half*half-begun, leastNoise*leastNoise/seconds) + begun)
 }
 
 // average returns the last figures with those that vary averaged over the window.
 func (w *window) average() Figures {
 	last := w.points[len(w.points)-1]
-	if last.GPUBusy >= 0 {
-		last.GPUBusy = w.mean(func(f Figures) float64 { return f.GPUBusy })
-	}
-	if last.IdleCores >= 0 {
-		last.IdleCores = w.mean(func(f Figures) float64 { return f.IdleCores })
-	}
+	last.GPUBusy = w.mean(func(f Figures) float64 { return f.GPUBusy })
+	last.IdleCores = w.mean(func(f Figures) float64 { return f.IdleCores })
 	last.Runnable = w.mean(func(f Figures) float64 { return f.Runnable })
 	last.fed = min(1, (last.Busy-w.from.Busy).Seconds()/(last.Time-w.from.Time).Seconds()/float64(last.Workers))
 	return last
 }
 
-// mean returns the mean of a figure, leaving out the first: it is about the time before
-// the window.
+// mean returns the mean of a figure where it is known, leaving out the first: it is about the
+// time before the window. It is negative if the figure is unknown.
 func (w *window) mean(figure func(Figures) float64) float64 {
-	sum := 0.0
+	sum, known := 0.0, 0.0
 	for _, f := range w.points[1:] {
-		sum += figure(f)
+		if value := figure(f); value >= 0 {
+			sum, known = sum+value, known+1
+		}
 	}
-	return sum / float64(len(w.points)-1)
+	if known == 0 {
+		return -1
+	}
+	return sum / known
 }
 
 // next begins another window with the same workers, without a warm-up.
@@ -114,5 +125,5 @@ func between(a, b Figures) rate {
 	if seconds <= 0 {
 		return rate{}
 	}
-	return rate{float64(b.Records-a.Records) / seconds, float64(b.Bytes-a.Bytes) / seconds}
+	return rate{records: float64(b.Records-a.Records) / seconds, bytes: float64(b.Bytes-a.Bytes) / seconds}
 }

@@ -22,18 +22,21 @@ type jobProgress struct {
 	done int64
 }
 
-// rateIntervals is how many intervals the job's current rate is measured over.
-const rateIntervals = 5
+// ratePoints is how many changes of its progress the job's current rate is measured over.
+const ratePoints = 5
 
 // remaining estimates how long the rest of the job takes at its current rate; negative
 // if unknown.
 func (s *Scaler) remaining() time.Duration {
 	now := time.Now()
 	done, total := s.fleet.Progress()
-	s.recent = append(s.recent, jobProgress{now, done})
-	if len(s.recent) > rateIntervals {
-		s.recent = s.recent[1:]
+	switch last := len(s.recent) - 1; {
+	case last < 0 || s.recent[last].done != done:
+		s.recent = append(s.recent, jobProgress{now, done})
+	case last == 0: // nothing is computed yet
+		s.recent[0].at = now
 	}
+	s.recent = s.recent[max(0, len(s.recent)-ratePoints-1):]
 	first := s.recent[0]
 	if total < 0 || done <= first.done {
 		return -1
@@ -80,7 +83,10 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 	if !ok || h.Problem != "" {
 		return
 	}
-	if percent, known := h.Sample.Utilization.Get(); known {
+	if f.Loading > 0 || f.Workers != g.before.Workers {
+		g.steady = time.Now()
+	}
+	if percent, known := h.Sample.Utilization.Get(); known && h.Sample.Time.After(g.steady) {
 		f.GPUBusy = float64(percent) / 100
 	}
 	memory, known := h.Sample.Memory.Get()

@@ -17,8 +17,12 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
-// Interval is how often the number of workers is reconsidered.
-const Interval = 2 * time.Second
+// Interval is how often the number of workers is reconsidered while it is searched for, and
+// restInterval when it is settled.
+const (
+	Interval     = 500 * time.Millisecond
+	restInterval = 2 * time.Second
+)
 
 // Fleet is the slots of a job.
 type Fleet interface {
@@ -49,7 +53,7 @@ type Worker interface {
 
 // Work is what some slots have done since the job began, and what they are doing.
 type Work struct {
-	Ready, Loading          int // slots with an open kernel, and without
+	Ready, Loading          int // slots whose kernel has computed something, and the others
 	Records, Bytes, Batches int64
 	Busy                    time.Duration // in which their kernels had work
 	Load                    time.Duration // the longest time that the last opening of a kernel took
@@ -87,6 +91,7 @@ type group struct {
 
 	before  scaling.Figures // the last ones
 	trees   treeTime        // of the processes, at that time
+	steady  time.Time       // since when these workers compute
 	outcome event.ScalingReport
 }
 
@@ -150,14 +155,22 @@ func (s *Scaler) Run(ctx context.Context) {
 		return
 	}
 	s.meter = resources.NewMeter(resources.System{})
-	ticker := time.NewTicker(cmp.Or(s.Every, Interval))
+	every := cmp.Or(s.Every, Interval)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	step := func() {
+		if s.step(ctx) {
+			ticker.Reset(cmp.Or(s.Every, restInterval))
+		} else {
+			ticker.Reset(every)
+		}
+	}
 	for {
 		select {
 		case <-ticker.C:
-			s.step(ctx)
+			step()
 		case <-s.wake:
-			s.step(ctx)
+			step()
 		case <-s.fleet.Done():
 			return
 		case <-ctx.Done():
@@ -166,11 +179,12 @@ func (s *Scaler) Run(ctx context.Context) {
 	}
 }
 
-// step decides about every device.
-func (s *Scaler) step(ctx context.Context) {
+// step decides about every device, and reports whether all are settled.
+func (s *Scaler) step(ctx context.Context) (settled bool) {
 	if !s.fleet.Hungry() {
-		return
+		return false
 	}
+	settled = true
 	host, left := s.meter.Sample(), s.remaining()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,9 +193,12 @@ func (s *Scaler) step(ctx context.Context) {
 			continue
 		}
 		f := g.figures(host, left)
-		g.apply(ctx, f, g.search.Step(f))
+		d := g.search.Step(f)
+		settled = settled && d.Settled
+		g.apply(ctx, f, d)
 	}
 	s.save()
+	return settled
 }
 
 // Started records that a slot runs.
