@@ -225,10 +225,11 @@ flat: build
 
 # Compares gpurun with peers and limits, in one table (docs/internals/measurements.md);
 # QUICK=1 runs a small version. bench-parts runs Go benchmarks of the parts, and of whole jobs as ratios.
-bench: build
+bench: build venv
 	@./scripts/tools.sh parallel:parallel python3:python3
+	@.venv/bin/python -c 'import aiohttp' 2>/dev/null || .venv/bin/pip install -q --disable-pip-version-check aiohttp
 	cd bench && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/bench-sleep ./sleep && $(GO) build -o ../bin/bench .
-	bin/bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
+	PATH=$(CURDIR)/.venv/bin:$$PATH bin/bench $(if $(QUICK),-quick -rounds 1) -json bin/bench.json
 
 # Compares ways to format numbers.
 bench-floats:

@@ -43,6 +43,8 @@ const (
 	OpenAIBatch           = spec.OpenAIBatch
 	NoGrouping            = spec.NoGrouping
 	AutoWorkers           = spec.AutoWorkers
+	StartFork             = spec.StartFork
+	StartFresh            = spec.StartFresh
 	StaggerAuto           = spec.StaggerAuto
 	StaggerOn             = spec.StaggerOn
 	StaggerOff            = spec.StaggerOff

@@ -113,7 +113,7 @@ func (j *job) fleetOptions() fleet.Options {
 	if o.LayoutKnown == nil { // otherwise workers know the layout of the job's columns
 		o.Pool = c.Pool.kept()
 	}
-	if p.kernel.Interpreter != "" && !p.kernel.Info.Fresh {
+	if p.kernel.Interpreter != "" && !p.kernel.Info.Fresh && c.Kernel.Start != StartFresh {
 		o.Templates = process.NewTemplates(p.runDir)
 		if o.Pool != nil {
 			o.Templates, _ = o.Pool.Templates(o.MakeDir) // without, interpreters start fresh

@@ -22,6 +22,12 @@ const (
 	DefaultTimeout        = 5 * time.Minute
 )
 
+// Values of Config.Kernel.Start: how the interpreters of a Python kernel start.
+const (
+	StartFork  = "fork"
+	StartFresh = "fresh"
+)
+
 // Values of Config.Kernel.NaN: what happens to NaN and infinity.
 const (
 	NaNNull  = "null"
@@ -159,6 +165,9 @@ type Kernel struct {
 	// default 4; or the most processes in each worker if it defines setup_prepare,
 	// default the worker's share of the cores.
 	IOWorkers int `json:"io_workers,omitempty"`
+	// Start is how interpreters start: StartFork (default) forks them from one that has imported
+	// the kernel's file; with StartFresh each imports it.
+	Start string `json:"start,omitempty"`
 	// ExecMode is how an exec: kernel runs its program: batch (default), stream or
 	// per-record. Other kernels reject it.
 	ExecMode string `json:"exec_mode,omitempty"`

@@ -80,6 +80,7 @@ type child struct {
 	printer     *printer
 	drained     chan struct{} // closed when all of its output has been read
 	load        template.Load // of its template, if it was forked
+	spoilt      atomic.Bool   // it was forked, and that did not work
 	// terminal: it uses this process's standard input and output instead of the log.
 	terminal bool
 }

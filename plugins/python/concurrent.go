@@ -139,6 +139,7 @@ func (a *asked) receive(r response) error {
 	if r.Memory != nil {
 		a.session.memory.Store(r.Memory)
 	}
+	a.session.stopWatch()
 	for i := range r.Answers {
 		given := &r.Answers[i]
 		a.mu.Lock()

@@ -3,6 +3,7 @@ package python
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/resolve"
@@ -25,4 +26,11 @@ func Describer(ctx context.Context, config plugins.Config) (describe func(file s
 	return func(file string) (plugins.Info, error) {
 		return k.describe(ctx, resolve.PythonStep{File: file}, true)
 	}, k.Close, nil
+}
+
+// SetHangAfter changes how long a forked interpreter may wait for locks.
+func SetHangAfter(t *testing.T, d time.Duration) {
+	after, look := hangAfter, hangLook
+	hangAfter, hangLook = d, d/4
+	t.Cleanup(func() { hangAfter, hangLook = after, look })
 }

@@ -179,8 +179,22 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 }
 
 // Open imports the file and runs its setup, which loads the model. Meanwhile, the first
-// prepare processes start.
+// prepare processes start. If that cannot work in a forked interpreter, Open starts a fresh one.
 func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
+	err := k.open(ctx, device, config)
+	if e := fault.As(err); e != nil && k.session != nil {
+		if python := k.session.python; python.failsInFork(e.Message) {
+			python.spoil("CUDA or a framework does not work in a forked process: " + e.Message)
+		}
+		if k.session.python.spoilt.Load() && ctx.Err() == nil {
+			_ = k.Close()
+			return k.open(ctx, device, config)
+		}
+	}
+	return err
+}
+
+func (k *kernel) open(ctx context.Context, device plugins.Device, config plugins.Config) error {
 	if _, err := k.Describe(ctx, config); err != nil {
 		return err
 	}
@@ -206,6 +220,7 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 		req.PreparedMemory = pool.memory.path()
 		ready = pool.openFirst()
 	}
+	s.stopWatch = s.python.watchHang()
 	reply, err := s.ask(ctx, req, "opened")
 	if err == nil {
 		err = ready(ctx)

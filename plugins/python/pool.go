@@ -174,6 +174,7 @@ func (p *pool) open() (*preparer, error) {
 	one.printer.device.Store(main.printer.device.Load())
 	stop := context.AfterFunc(p.ctx, one.process.KillGroup)
 	defer stop()
+	defer one.watchHang()()
 	_ = one.channel.Send(p.setup) // receive reports why it failed
 	reply, err := receive(one.channel)
 	switch {
@@ -184,6 +185,9 @@ func (p *pool) open() (*preparer, error) {
 	}
 	if err != nil {
 		one.kill()
+		if one.spoilt.Load() { // the next one is fresh
+			return p.open()
+		}
 		return nil, err
 	}
 	p.session.addSources(reply.Sources)

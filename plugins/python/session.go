@@ -23,7 +23,8 @@ type session struct {
 	// abandoned: the caller stopped waiting for the last response, so Python may be
 	// stuck and never read another request.
 	abandoned bool
-	asked     asked // records of an async kernel
+	asked     asked  // records of an async kernel
+	stopWatch func() // for a hang; called when the first batch is done
 
 	// finishing is held while batches are completed, so that they complete in order.
 	finishing sync.Mutex
@@ -287,6 +288,7 @@ func (s *session) complete(r response) error {
 	b := s.batches[0]
 	s.batches = s.batches[1:]
 	s.mu.Unlock()
+	s.stopWatch()
 	s.release(b)
 	if r.Type == "failed" {
 		b.finish(r.err())

@@ -19,12 +19,16 @@ import (
 // a lock that no thread holds any more.
 const helloTimeout = 10 * time.Second
 
+// nvmlVariable makes torch.cuda.is_available(), which many files call at the module level, ask NVML
+// instead of initializing CUDA, which would forbid forks.
+const nvmlVariable = "PYTORCH_NVML_BASED_CUDA_CHECK=1"
+
 // templateOf returns the request to fork an interpreter that has loaded files. env is added to the
 // template's environment.
 func templateOf(program, interpreter string, files, env []string) template.Request {
 	return template.Request{
 		Key:  strings.Join(append([]string{program, interpreter}, files...), "\x00"),
-		Path: interpreter, Args: files, Env: append(unset(mallocVariables), env...),
+		Path: interpreter, Args: files, Env: append(unset(append(mallocVariables, nvmlVariable)), env...),
 	}
 }
 

@@ -247,3 +247,37 @@ func contents(t *testing.T, dir string) (all string) {
 	}
 	return all
 }
+
+// A forked interpreter that waits for a lock which nobody holds, or that a framework refuses to work
+// in, is replaced by a fresh one, and so are those after it.
+func TestForkedInterpreterFails(t *testing.T) {
+	interpreter := needPython(t)
+	if waits, _ := os.ReadFile("/proc/self/task/" + fmt.Sprint(os.Getpid()) + "/wchan"); waits == nil {
+		t.Skip("NOT TESTED: this system does not tell what a thread waits for")
+	}
+	python.SetHangAfter(t, 2*time.Second)
+	for name, inFork := range map[string]string{
+		"hangs":   "lock.acquire()",
+		"refuses": "raise RuntimeError('Cannot re-initialize CUDA in forked subprocess')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			startGuard(t)
+			m := moduleLevel{name: name, source: `
+import os, threading
+lock, loaded = threading.Lock(), os.getpid()
+lock.acquire()
+def setup():
+    if os.getpid() != loaded:
+        ` + inFork + `
+def value(): return 1
+`}
+			path := m.write(t)
+			for range 2 {
+				_, how, got := m.worker(t, path, interpreter)
+				if how != "fresh" || got.Result != `x="1"` {
+					t.Errorf("%s: %+v", how, got)
+				}
+			}
+		})
+	}
+}

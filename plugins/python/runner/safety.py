@@ -110,19 +110,30 @@ def unsafe_to_fork(modules, before):
 
 
 def open_device():
-    """A device that is open, or None."""
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            path = os.readlink("/proc/self/fd/" + descriptor)
-        except OSError:
-            continue
-        if path.startswith("/dev/nvidia"):
-            return path
+    """What CUDA has open, or None. NVML, which torch.cuda.is_available() asks in a template, opens
+    /dev/nvidiactl, too; a fork does not harm it."""
     torch = sys.modules.get("torch")
     try:
-        return "a CUDA context" if torch is not None and torch.cuda.is_initialized() else None
+        if torch is not None and torch.cuda.is_initialized():
+            return "a CUDA context"
     except Exception:
+        pass
+    paths = [link for _, link, _ in descriptors() if link.startswith("/dev/nvidia")]
+    if not paths or nvml_alone():
         return None
+    return paths[0]
+
+
+NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
+
+
+def nvml_alone():
+    """Whether NVML is loaded and the driver is not initialized for CUDA."""
+    import ctypes
+    current = ctypes.c_void_p()
+    if any(library.cuCtxGetCurrent(ctypes.byref(current)) != NOT_INITIALIZED for library in libraries("libcuda.so")):
+        return False
+    return any(True for _ in libraries("libnvidia-ml.so"))
 
 
 def libraries(*names):

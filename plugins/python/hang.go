@@ -1,0 +1,120 @@
+package python
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpurun/gpurun/internal/template"
+)
+
+// A forked interpreter can hang on a lock that a thread of its template held, however carefully
+// that was checked: a library may keep state of its own. Loading a model may be slow, so slowness
+// alone is no sign of it.
+var (
+	// hangAfter is how long a forked interpreter may do nothing at all in setup or in its first
+	// batch while all of its threads wait for locks.
+	hangAfter = 60 * time.Second
+	// hangLook is how often to look.
+	hangLook = 5 * time.Second
+)
+
+// hungReason is why a template is not used again after one of its children hung.
+const hungReason = "a forked interpreter waited for a lock that no thread held"
+
+// watchHang kills a forked interpreter that hangs, and spoils its template. The returned function
+// ends the watch.
+func (c *child) watchHang() (stop func()) {
+	forked, ok := c.process.(*template.Child)
+	if !ok || forked.Itself {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		var last string
+		since := time.Now()
+		for {
+			select {
+			case <-time.After(hangLook):
+			case <-forked.Done():
+				return
+			case <-done:
+				return
+			}
+			now := activity(forked.Pid())
+			if now == "" || now != last {
+				last, since = now, time.Now()
+				continue
+			}
+			if time.Since(since) >= hangAfter {
+				c.spoil(fmt.Sprintf("%s for %s", hungReason, hangAfter))
+				return
+			}
+		}
+	}()
+	var once atomic.Bool
+	return func() {
+		if once.CompareAndSwap(false, true) {
+			close(done)
+		}
+	}
+}
+
+// activity describes what a process has done so far; empty if one of its threads waits for
+// something other than a lock, or if that is unknown.
+func activity(pid int) string {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || len(threads) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	for _, thread := range threads {
+		waits, _ := os.ReadFile(thread + "/wchan")
+		if !strings.Contains(string(waits), "futex") {
+			return ""
+		}
+		times, err := os.ReadFile(thread + "/stat")
+		if err != nil {
+			return ""
+		}
+		fields := strings.Fields(string(times[strings.LastIndexByte(string(times), ')')+1:]))
+		if len(fields) < 13 {
+			return ""
+		}
+		fmt.Fprintln(&text, thread, fields[11], fields[12]) // utime, stime
+	}
+	io, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	text.Write(io) // output included
+	return text.String()
+}
+
+// spoil kills a forked interpreter and lets no other be forked from its template.
+func (c *child) spoil(why string) {
+	forked, ok := c.process.(*template.Child)
+	if !ok {
+		return
+	}
+	c.spoilt.Store(true)
+	c.printer.write(fmt.Appendf(nil, "gpurun: %s; Python starts without a template from now on", why))
+	forked.Spoil(why)
+}
+
+// badFork are messages of frameworks that cannot work in a forked process after all.
+var badFork = []string{"in forked subprocess", "before fork", "after fork"}
+
+// failsInFork reports whether a failure is about the fork.
+func (c *child) failsInFork(message string) bool {
+	forked, ok := c.process.(*template.Child)
+	if !ok || forked.Itself {
+		return false
+	}
+	for _, text := range badFork {
+		if strings.Contains(message, text) {
+			return true
+		}
+	}
+	return false
+}
