@@ -293,6 +293,7 @@ gpu-bench:
 	$(MAKE) -C examples/cuda-kernel gpu-bench
 	python3 bench/encoder/run.py --gpurun bin/gpurun
 	for shape in minilm base; do python3 bench/natural/run.py --gpurun bin/gpurun --shape $$shape --results bin/natural.json; done
+	python3 bench/images/run.py --gpurun bin/gpurun
 	python3 bench/llm/continuous.py --gpurun bin/gpurun --results bin/continuous.json
 
 # Installs the C compiler that a build needs for GPUs, and the further tools that tests need:

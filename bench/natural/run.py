@@ -1,6 +1,6 @@
 """Runs the kernels that people really write, with default flags, against the best flags and the limits.
 
-    python3 bench/natural/run.py --gpurun bin/gpurun                        everything, about half an hour on a GPU
+    python3 bench/natural/run.py --gpurun bin/gpurun                        everything, about 40 minutes on a GPU
     python3 bench/natural/run.py --only limits,script --results r.json      one part; results merge into the file
 
 A model of sentence-transformers with random weights embeds texts of 3 to 250 words. It
@@ -14,6 +14,8 @@ needs torch, sentence-transformers and numpy, but no network. Shapes: minilm (6 
     best       the best fixed count with as many records as default
     prepared   setup_prepare and process, one worker, in file order
     grouped    setup_prepare and process with --group-by text
+    short      a job of about a minute, loading included: default flags against each fixed count,
+               about 9 minutes; --workers 2,4,8,16 leaves out the slowest count
 
 Rates are steady rates, over the second half of a job. gpurun writes JSON lines to
 standard output, which is discarded, so that no disk limits it.
@@ -26,14 +28,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
+import job
 import shapes
-import stats
 import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PARTS = ["limits", "script", "fixed", "default", "best", "prepared", "grouped"]
+PARTS = ["limits", "script", "fixed", "default", "best", "prepared", "grouped", "short"]
 
 
 class Bench:
@@ -65,23 +66,7 @@ class Bench:
     def gpurun(self, kernel, records, *flags):
         """Run a job and return its rates and wall time."""
         self.input(records)
-        folder = tempfile.mkdtemp(dir=self.work)
-        report = os.path.join(folder + ".report")
-        began = time.time()
-        with open(folder + ".log", "w") as log:
-            code = subprocess.run([self.options.gpurun, "run", "-k", os.path.join(HERE, kernel), "--python", sys.executable, "--limit", str(records),
-                                   "--report", report, *flags, *self.options.flag, self.source, "-o", "-"],
-                                  stdout=subprocess.DEVNULL, stderr=log, env=dict(os.environ, BENCH_STATS=folder)).returncode
-        wall = time.time() - began
-        with open(folder + ".log") as log:
-            lines = log.read().splitlines()
-        print("\n".join("    " + line for line in lines[-12:]), flush=True)
-        if code:
-            sys.exit("gpurun exited with status %d" % code)
-        steady, overall = stats.rates(folder)
-        if steady == 0:  # too few batches to have a second half
-            steady = overall = records / wall
-        return {"steady": steady, "overall": overall, "wall": wall, "records": records, "flags": " ".join(flags)}
+        return job.gpurun(self.options, self.work, os.path.join(HERE, kernel), self.source, records, *flags)
 
     def limits(self):
         self.input(40000)
@@ -126,6 +111,15 @@ class Bench:
         limit = min((self.known("model") or {order: self.options.rate})[order], (self.known("tokenizer") or {"tokenizer": 1e9})["tokenizer"])
         return int(limit * self.options.prepared_seconds)
 
+    def short(self):
+        results = self.results.setdefault(self.options.shape, {})
+        for key in [key for key in results if key.startswith("short, ")]:  # wall times compare within one call only
+            del results[key]
+        # The first count reads the libraries of CUDA from the disk, so default flags come second.
+        for workers in [*self.options.workers[:1], None, *self.options.workers[1:]]:
+            flags = ["--workers-per-gpu", str(workers)] if workers else []
+            self.record("short, workers %d" % workers if workers else "short, default", self.gpurun("embed.py", self.options.short_records, *flags))
+
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -140,6 +134,7 @@ def main():
     arguments.add_argument("--prepared-seconds", type=float, default=40)
     arguments.add_argument("--limit-seconds", type=float, default=5)
     arguments.add_argument("--script-records", type=int, default=40000)
+    arguments.add_argument("--short-records", type=int, default=600000)
     arguments.add_argument("--work", default="/dev/shm" if os.path.isdir("/dev/shm") else None, help="folder for files")
     arguments.add_argument("--flag", action="append", default=[], help="further flag for gpurun")
     options = arguments.parse_args()

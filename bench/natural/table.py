@@ -19,11 +19,15 @@ def show(results, out=sys.stdout):
             else:
                 line(out, "gpurun, " + name, value["steady"], "wall %.0f s for %s records  %s" % (value["wall"], format(value["records"], ","), value["flags"]))
         for text, got, wanted in ratios(shape, r):
-            print("  %-62s %6.2f   wanted %s" % (text, got, wanted), file=out)
+            ratio(out, text, got, wanted)
 
 
 def line(out, name, rate, note=""):
     print("  %-40s %12s records/s   %s" % (name, format(int(rate), ","), note), file=out)
+
+
+def ratio(out, text, got, wanted):
+    print("  %-62s %6.2f   %s" % (text, got, "wanted " + wanted if wanted else ""), file=out)
 
 
 def ratios(shape, r):
@@ -35,6 +39,9 @@ def ratios(shape, r):
         yield "default flags, wall time, of the best fixed count", r["default"]["wall"] / r["best fixed"]["wall"], "<= 1.25"
     if "default" in r and "script" in r:
         yield "default flags against the plain script", r["default"]["steady"] / r["script"]["json"], ">= 8"
+    short = [value["wall"] for name, value in r.items() if name.startswith("short, workers ")]
+    if "short, default" in r and short:
+        yield "short job, default flags, wall time, of the best fixed count", r["short, default"]["wall"] / min(short), "<= 1.15"
     if "model" not in r or "tokenizer" not in r:
         return
     if "prepared" in r:
