@@ -74,6 +74,12 @@ func WithScaling(c Config, cores int, speed float64) Config {
 	return c
 }
 
+// WithFigures passes the figures of the scaler's steps.
+func WithFigures(c Config, use func(*scaling.Figures)) Config {
+	c.Options.scaleFigures = use
+	return c
+}
+
 // WithLanes makes the scaler of a job with one device see the rates of a device that
 // computes this number of batches at a time, whatever else the machine does: its time advances by
 // one interval with each of its steps, and the end of the job is far away.

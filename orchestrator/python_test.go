@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpurun/gpurun/gpu/gputest"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
 // A kernel that returns too few values for every batch is reported with the counts of
@@ -20,6 +23,34 @@ func TestTooFewValuesNamesTheBatch(t *testing.T) {
 	c.Batching.Size = 128
 	_, err := run(t, c)
 	wantFault(t, err, fault.Incompatible, "process returned 127 values in column 'x' for 128 records")
+}
+
+// The memory that a worker uses includes that of its interpreter, whose parent is another process.
+func TestMemoryOfForkedInterpreter(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	d := newJobDir(t, numbered(2000))
+	seen := d.join("seen")
+	d.write("kernel.py", fmt.Sprintf(`
+import os, time
+def setup(ctx):
+    global held
+    held = bytearray(os.urandom(1) * (300 << 20))
+def process(batch):
+    if not os.path.exists(%q): time.sleep(0.02)
+    return {"x": batch["id"]}
+`, seen))
+	c := orchestrator.WithScaling(onMachine(d, gputest.New(1), d.join("kernel.py")), 1, 20)
+	c.Batching.Size = 1
+	c = orchestrator.WithFigures(c, func(f *scaling.Figures) {
+		if f.HostEach > 300<<20 {
+			touch(seen)
+		}
+	})
+	mustRun(t, d, c)
+	if !exists(seen) {
+		t.Error("the memory of the kernel was not seen")
+	}
 }
 
 // Prepare processes, and processes that they start, end with the job, whichever process is

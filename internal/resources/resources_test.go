@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -123,7 +124,7 @@ func TestTrees(t *testing.T) {
 	defer func() { stdin.Close(); _ = cmd.Wait() }()
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		tree := System{}.Trees([]int{cmd.Process.Pid})[0]
+		tree := System{}.Processes().Trees([]int{cmd.Process.Pid})[0]
 		if tree.Processes == 2 && tree.Ran > 0.02 && tree.Memory > 0 {
 			break
 		}
@@ -132,8 +133,11 @@ func TestTrees(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if all := (System{}).Trees([]int{1 << 30, os.Getpid()}); all[0].Processes != 0 || all[1].Processes < 3 {
+	if all := (System{}).Processes().Trees([]int{1 << 30, os.Getpid()}); all[0].Processes != 0 || all[1].Processes < 3 {
 		t.Errorf("%+v", all)
+	}
+	if children := (System{}).Processes().Children(os.Getpid()); !slices.Contains(children, cmd.Process.Pid) {
+		t.Errorf("%d is not among %v", cmd.Process.Pid, children)
 	}
 }
 

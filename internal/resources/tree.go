@@ -17,9 +17,25 @@ type Tree struct {
 	Ran, Waited float64
 }
 
+// Processes are the processes of a host at one moment.
+type Processes struct {
+	system  System
+	parents map[int]int
+}
+
+// Children returns the children of a process.
+func (p Processes) Children(of int) (list []int) {
+	for pid, parent := range p.parents {
+		if parent == of {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
 // Trees returns the trees below these processes, in the same order.
-func (m System) Trees(roots []int) []Tree {
-	parents := m.parents()
+func (p Processes) Trees(roots []int) []Tree {
+	parents := p.parents
 	owner := make(map[int]int, len(roots))
 	for i, pid := range roots {
 		owner[pid] = i
@@ -28,7 +44,7 @@ func (m System) Trees(roots []int) []Tree {
 	for pid := range parents {
 		for up, depth := pid, 0; up > 1 && depth < 64; up, depth = parents[up], depth+1 {
 			if i, ok := owner[up]; ok {
-				m.addTo(&trees[i], pid)
+				p.system.addTo(&trees[i], pid)
 				break
 			}
 		}
@@ -36,8 +52,8 @@ func (m System) Trees(roots []int) []Tree {
 	return trees
 }
 
-// parents returns the parent of every process.
-func (m System) parents() map[int]int {
+// Processes returns the processes that run now.
+func (m System) Processes() Processes {
 	entries, _ := os.ReadDir(filepath.Join("/", m.Root, "proc"))
 	parents := make(map[int]int, len(entries))
 	for _, entry := range entries {
@@ -52,7 +68,7 @@ func (m System) parents() map[int]int {
 			parents[pid], _ = strconv.Atoi(fields[1])
 		}
 	}
-	return parents
+	return Processes{m, parents}
 }
 
 func (m System) addTo(t *Tree, pid int) {

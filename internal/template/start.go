@@ -58,6 +58,9 @@ func Start(c proc.Command, socket string, used func(owner string, cpu time.Durat
 	return g, nil
 }
 
+// PID returns its process, whose children are the templates and what they have forked.
+func (g *Guard) PID() int { return g.process.Pid() }
+
 // Lives reports whether the guard is running.
 func (g *Guard) Lives() bool {
 	select {

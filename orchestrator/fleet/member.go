@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -228,6 +229,9 @@ func (m *member) addTo(w *scaler.Work) {
 	w.Unsteady = w.Unsteady || m.account.tuning || m.pace < 1
 	if m.worker != nil {
 		w.PIDs = append(w.PIDs, m.worker.PID)
+		if pid := m.worker.Templates; pid > 0 && !slices.Contains(w.Templates, pid) {
+			w.Templates = append(w.Templates, pid)
+		}
 	}
 }
 

@@ -43,20 +43,21 @@ const (
 
 // Worker is a running worker and the orchestrator's end of its connection.
 type Worker struct {
-	guard    *proc.Process // exits after the worker, with the same status
-	lifeline *os.File      // closing it makes the guard kill the worker
-	PID      int           // the worker's
-	file     *os.File
-	conn     *wire.Conn
-	messages chan wire.Message // closed when the worker has exited
-	trimmed  chan wire.Trimmed // holds one response to Trim
-	Label    string
-	mark     string // NAME=value
-	cpu      func() time.Duration
-	sockets  string // its folder for sockets
-	log      string
-	logStart int64        // where its own lines begin in the log
-	Stuck    []proc.Stuck // processes that could not be killed when it ended
+	guard     *proc.Process // exits after the worker, with the same status
+	lifeline  *os.File      // closing it makes the guard kill the worker
+	PID       int           // the worker's
+	Templates int           // the process whose children are its forked interpreters; 0 for none
+	file      *os.File
+	conn      *wire.Conn
+	messages  chan wire.Message // closed when the worker has exited
+	trimmed   chan wire.Trimmed // holds one response to Trim
+	Label     string
+	mark      string // NAME=value
+	cpu       func() time.Duration
+	sockets   string // its folder for sockets
+	log       string
+	logStart  int64        // where its own lines begin in the log
+	Stuck     []proc.Stuck // processes that could not be killed when it ended
 }
 
 // Spec describes the worker to start.
@@ -86,7 +87,8 @@ func Start(spec Spec) (*Worker, error) {
 	}
 	spec.Setup.Templates = spec.Templates.socket(spec)
 	w := &Worker{
-		messages: make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), Label: spec.Label,
+		Templates: spec.Templates.guard(spec.Device),
+		messages:  make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), Label: spec.Label,
 		mark: wire.MarkVariable + "=" + proc.NewMark(), sockets: spec.Setup.SocketDir,
 		log: spec.Log, logStart: logStart,
 	}

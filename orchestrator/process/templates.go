@@ -60,6 +60,19 @@ func (t *Templates) socket(s Spec) string {
 	return g.Socket
 }
 
+// guard returns the process of the guard for workers with this device; 0 if there is none.
+func (t *Templates) guard(device string) int {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g := t.guards[device]; g != nil {
+		return g.PID()
+	}
+	return 0
+}
+
 // used notes the CPU time of an interpreter that has exited.
 func (t *Templates) used(owner string, cpu time.Duration) {
 	t.mu.Lock()

@@ -46,7 +46,7 @@ func (s *Scaler) remaining() time.Duration {
 }
 
 // figures returns what is known about the device.
-func (g *group) figures(host resources.Usage, left time.Duration) scaling.Figures {
+func (g *group) figures(host resources.Usage, running resources.Processes, left time.Duration) scaling.Figures {
 	s := g.scaler
 	w := s.fleet.Work(g.of)
 	f := scaling.Figures{
@@ -55,7 +55,7 @@ func (g *group) figures(host resources.Usage, left time.Duration) scaling.Figure
 		Busy: w.Busy, GPUBusy: -1, Cores: host.Cores, IdleCores: host.Idle, HostFree: host.Available,
 		Load: w.Load, Remaining: left, OOMs: g.ooms, Refused: g.refused, Unsteady: w.Unsteady,
 	}
-	g.addProcesses(w, &f)
+	g.addProcesses(w, running, &f)
 	g.addDevice(w, &f)
 	if s.Simulate != nil {
 		s.Simulate(&f)
@@ -64,13 +64,22 @@ func (g *group) figures(host resources.Usage, left time.Duration) scaling.Figure
 	return f
 }
 
-// addProcesses adds what the workers' processes use of the host.
-func (g *group) addProcesses(w Work, f *scaling.Figures) {
+// addProcesses adds what the workers' processes and their interpreters use of the host.
+func (g *group) addProcesses(w Work, running resources.Processes, f *scaling.Figures) {
 	last := treeTime{at: time.Now()}
-	for _, tree := range (resources.System{}).Trees(w.PIDs) {
-		last.seconds += tree.Ran + tree.Waited
-		f.HostEach = max(f.HostEach, tree.Memory)
+	add := func(roots []int) (most uint64) {
+		for _, tree := range running.Trees(roots) {
+			last.seconds += tree.Ran + tree.Waited
+			most = max(most, tree.Memory)
+		}
+		return most
 	}
+	f.HostEach = add(w.PIDs)
+	var forked []int
+	for _, pid := range w.Templates {
+		forked = append(forked, running.Children(pid)...)
+	}
+	f.HostEach += add(forked)
 	if passed := last.at.Sub(g.trees.at).Seconds(); !g.trees.at.IsZero() && passed > 0 && last.seconds > g.trees.seconds {
 		f.Runnable = (last.seconds - g.trees.seconds) / passed
 	}

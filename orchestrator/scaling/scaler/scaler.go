@@ -60,6 +60,7 @@ type Work struct {
 	Unsteady                bool          // their rates mean nothing now
 	BatchSize               int           // that the search of a worker found
 	PIDs                    []int         // of their workers
+	Templates               []int         // the processes whose children are their forked interpreters
 }
 
 // Scaler adds and removes workers of a fleet. If the number of workers is fixed, it has no groups
@@ -185,14 +186,14 @@ func (s *Scaler) step(ctx context.Context) (settled bool) {
 		return false
 	}
 	settled = true
-	host, left := s.meter.Sample(), s.remaining()
+	host, left, running := s.meter.Sample(), s.remaining(), resources.System{}.Processes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.groups {
 		if s.fleet.IsSick(g.name) {
 			continue
 		}
-		f := g.figures(host, left)
+		f := g.figures(host, running, left)
 		d := g.search.Step(f)
 		settled = settled && d.Settled
 		g.apply(ctx, f, d)
