@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -280,4 +281,162 @@ def value(): return 1
 			}
 		})
 	}
+}
+
+// A forked interpreter has its own environment, also in /proc, and no descriptor that it was not
+// given: neither the template's nor those of another worker.
+func TestTemplateChildOwnsItsState(t *testing.T) {
+	t.Setenv("GPURUN_WORKER_MARK", "11111")
+	startGuard(t, "GPURUN_WORKER_MARK=00000", "OMP_NUM_THREADS=1")
+	t.Setenv("OMP_NUM_THREADS", "2")
+	const source = `
+import os, numpy, sys
+opened = open("/dev/zero")
+def threads():
+    import ctypes
+    path = next(line.split()[-1] for line in open("/proc/self/maps") if "openblas" in line)
+    return ctypes.CDLL(path).scipy_openblas_get_num_threads64_()
+def process(batch):
+    marks = [entry.decode() for entry in open("/proc/self/environ", "rb").read().split(b"\0") if b"_MARK=" in entry]
+    links = {}
+    for n in os.listdir("/proc/self/fd"):
+        try: links[int(n)] = os.readlink("/proc/self/fd/" + n)
+        except OSError: pass
+    return [{"marks": sorted(marks), "same": marks == ["%s=%s" % (m.split("=")[0], os.environ[m.split("=")[0]]) for m in marks],
+             "threads": os.environ["OMP_NUM_THREADS"], "blas": threads(), "links": links,
+             "lead": os.getpgid(0) == os.getpid()}]
+`
+	type state struct {
+		Marks   []string
+		Same    bool
+		Threads string
+		BLAS    int
+		Links   map[int]string
+		Lead    bool
+	}
+	mark, _, _ := strings.Cut(os.Getenv(template.Variable), ":")
+	path := write(t, source)
+	var both [2]state
+	for i := range both {
+		k := start(t, "", interpreter(withPackage(t, "numpy")), func(c *resolve.PythonConfig) { c.File = path })
+		got, err := call(t, k, "{}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(got[0]), &both[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := both[0]
+	if want := []string{"GPURUN_KERNEL_MARK=" + mark, "GPURUN_WORKER_MARK=11111"}; !slices.Equal(first.Marks, want) || !first.Same {
+		t.Errorf("marks %q, not %q; in os.environ, too: %t", first.Marks, want, first.Same)
+	}
+	if first.Threads != "2" || first.BLAS != 2 {
+		t.Errorf("threads: variable %s, OpenBLAS %d", first.Threads, first.BLAS)
+	}
+	if !first.Lead {
+		t.Error("it does not lead its group")
+	}
+	// The channel, reserved ones (the memory was descriptor 4, and its mapping has a copy), what the
+	// file has opened, and the lifeline.
+	want := []string{"/dev/null 0", "/dev/null 5", "/dev/null 6", "/dev/null 7", "/dev/zero 8", "/memfd", "pipe", "pipe 1", "pipe 2", "socket 3"}
+	var open []string
+	for number, link := range first.Links {
+		if ours, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", number)); number > 2 && err == nil && ours == link || strings.HasPrefix(link, "/proc/") {
+			continue // whoever started the test has left it open
+		}
+		kind, private, _ := strings.Cut(link, ":")
+		if number <= 8 {
+			kind += fmt.Sprintf(" %d", number)
+		}
+		open = append(open, kind)
+		if private == "" || kind == "/memfd" {
+			continue
+		}
+		for _, other := range both[1].Links {
+			if link == other {
+				t.Errorf("both workers hold descriptor %d, %s", number, link)
+			}
+		}
+	}
+	if slices.Sort(open); !slices.Equal(open, want) {
+		t.Errorf("open: %q, not %q", open, want)
+	}
+}
+
+// Prepare processes fork from a template of their own, which sees no GPU. One that dies takes nothing
+// else with it.
+func TestTemplatePrepareProcesses(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "GPU-7")
+	const source = `
+import os
+DEVICE, loaded = os.environ["CUDA_VISIBLE_DEVICES"], os.getpid()
+def setup_prepare(ctx): pass
+def prepare(batch):
+    if "die" in batch: os._exit(3)
+    return [DEVICE, os.getpid() != loaded]
+def process(prepared): return [{"prepare": prepared, "process": [DEVICE, os.getpid() != loaded]}]
+`
+	answer := func(forked bool) string {
+		return fmt.Sprintf(`{"prepare":["",%t],"process":["GPU-7",%t]}`, forked, forked)
+	}
+	var failed []string
+	for _, forked := range []bool{false, true} {
+		if forked {
+			startGuard(t)
+		}
+		k := start(t, source)
+		expect(t, k, []string{"{}"}, []string{answer(forked)})
+		_, err := call(t, k, `{"die":1}`)
+		if err == nil {
+			t.Fatal("no error")
+		}
+		failed = append(failed, err.Error()+detail(err))
+		expect(t, k, []string{"{}"}, []string{answer(forked)})
+	}
+	if failed[0] != failed[1] {
+		t.Errorf("with a template: %s\nwithout: %s", failed[1], failed[0])
+	}
+}
+
+// A file that is edited while a template has it: every worker runs, and reports, the version that was
+// loaded.
+func TestTemplateKeepsEditedFile(t *testing.T) {
+	startGuard(t)
+	path := write(t, "VERSION = 1\ndef process(batch): return {'x': [VERSION] * len(batch)}")
+	var all [][]plugins.Source
+	for range 2 {
+		k := start(t, "", func(c *resolve.PythonConfig) { c.File = path })
+		expect(t, k, []string{"{}"}, []string{"x=1"})
+		all = append(all, k.(plugins.SourceReporter).Sources())
+		if err := os.WriteFile(path, []byte("VERSION = 2\ndef process(batch): return {'x': [VERSION] * len(batch)}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(all[0]) == 0 || !slices.Equal(all[0], all[1]) {
+		t.Errorf("sources: %v, then %v", all[0], all[1])
+	}
+}
+
+// The files of a chain find their own modules first, in whatever order they import them.
+func TestTemplateChainOfFolders(t *testing.T) {
+	var paths []string
+	for _, name := range []string{"one", "two"} {
+		path := write(t, "def setup():\n    global value\n    import "+name+"_inner, inner\n    value = inner.NAME\ndef process(batch): return [{**r, '"+name+"': value} for r in map(dict, batch)]")
+		for file, text := range map[string]string{"inner.py": "NAME = '" + name + "'", name + "_inner.py": ""} {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(path), file), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		paths = append(paths, path)
+	}
+	chained := func(c *resolve.PythonConfig) {
+		c.File, c.Name, c.Then = paths[0], "one", []resolve.PythonStep{{Name: "two", File: paths[1]}}
+	}
+	want, err := call(t, start(t, "", chained), "{}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	startGuard(t)
+	expect(t, start(t, "", chained), []string{"{}"}, want)
 }
