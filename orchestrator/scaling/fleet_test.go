@@ -27,10 +27,11 @@ type fleet struct {
 	seed uint64
 }
 
-// tick is how often a search gets figures, crowding by which share of load opening takes longer
+// tick is how often a search gets figures, sampling how often the GPU is looked at, crowding by which share of load opening takes longer
 // for each further worker that opens at the same time.
 const (
 	tick     = 500 * time.Millisecond
+	sampling = 3 * time.Second
 	crowding = 0.09
 )
 
@@ -46,6 +47,7 @@ type result struct {
 	steady  float64 // rate at the end, without noise
 	most    int
 	changes int
+	grown   time.Duration // when the last workers were added
 	log     []string
 }
 
@@ -59,7 +61,7 @@ func (m fleet) run(s *Search) result {
 		loads = append(loads, m.first+m.opening(wanted))
 	}
 	f := Figures{GPUBusy: -1, IdleCores: -1, Cores: m.cores, Limit: m.limit, Load: m.load}
-	done, ooms := 0.0, 0
+	done, ooms, before := 0.0, 0, 0
 	unfinished := make([]float64, m.limit) // records of each worker's current batch
 	for i := range unfinished {
 		unfinished[i] = m.batch * random.Float64()
@@ -112,9 +114,13 @@ func (m fleet) run(s *Search) result {
 		if speed > 0 {
 			f.Remaining = time.Duration((m.work - done) / speed * 1e9)
 		}
-		if m.busy != nil {
+		switch sampled := (now+time.Duration(m.seed)*tick)%sampling == 0; {
+		case ready != before || len(loads) > 0:
+			f.GPUBusy = -1
+		case sampled && m.busy != nil:
 			f.GPUBusy = min(1, m.busy(active))
 		}
+		before = ready
 		if m.each > 0 {
 			f.IdleCores = max(0, m.cores-m.each*active)
 			f.Runnable = m.each * active
@@ -130,6 +136,7 @@ func (m fleet) run(s *Search) result {
 		if d.Workers != wanted {
 			r.changes++
 			if added := d.Workers - ready - len(loads); added > 0 {
+				r.grown = now + tick
 				f.Load = m.opening(added)
 				for range added {
 					loads = append(loads, now+tick+f.Load)
