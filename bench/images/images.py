@@ -1,4 +1,4 @@
-"""JPEG files made on the spot, records that name them, and their decoding, with Pillow or else with torchvision."""
+"""JPEG files made on the spot, records that name them, and their decoding with Pillow."""
 
 import concurrent.futures
 import os
@@ -9,12 +9,7 @@ import numpy
 try:
     from PIL import Image
 except ImportError:
-    try:
-        import torchvision
-        from torchvision.transforms.v2.functional import resize
-    except ImportError:
-        sys.exit("decoding JPEG files needs Pillow or torchvision: pip install pillow")
-    Image = None
+    sys.exit("decoding JPEG files needs Pillow: pip install pillow")
 
 SIZE = 224  # of the model's input
 DISTINCT = 2000
@@ -22,9 +17,7 @@ DISTINCT = 2000
 
 def decode(path):
     """Return the pixels of an image, scaled for the model: SIZE × SIZE × 3 bytes."""
-    if Image:
-        return numpy.array(Image.open(path).convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR))
-    return resize(torchvision.io.decode_image(path, mode="RGB"), [SIZE, SIZE]).permute(1, 2, 0).numpy()
+    return numpy.array(Image.open(path).convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR))
 
 
 def load(paths):
@@ -36,11 +29,7 @@ def make(path, seed):
     chance = numpy.random.default_rng(seed)
     patches = chance.integers(0, 256, (12, 16, 3), "int16").repeat(40, 0).repeat(40, 1)
     pixels = (patches + chance.integers(-16, 17, (480, 640, 1), "int16")).clip(0, 255).astype("uint8")
-    if Image:
-        Image.fromarray(pixels).save(path, quality=75)
-    else:
-        import torch
-        torchvision.io.write_jpeg(torch.from_numpy(pixels).permute(2, 0, 1), path, quality=75)
+    Image.fromarray(pixels).save(path, quality=75)
 
 
 def write_records(path, count):

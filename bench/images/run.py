@@ -4,7 +4,7 @@
     python3 bench/images/run.py --only script,processes --records 9000  two parts, on fewer images
 
 A ViT-B/16 with random weights classifies JPEGs of about 64 KB. It needs torch, transformers
-and Pillow or torchvision, but no network. Parts:
+and Pillow, but no network. Parts:
 
     script      a torch DataLoader with a worker per core
     natural     gpurun with default flags and a kernel that decodes in process
