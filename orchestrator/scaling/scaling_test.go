@@ -70,7 +70,7 @@ func TestFleet(t *testing.T) {
 // TestShortJobs: a job of half a minute to five minutes takes on average at most 1.15 times as long as
 // with the best fixed number of workers where the first one loads for 16 s and one more for 2 s, as Python
 // does with a template. Where each one loads for 16 s, or where the device's figures are unknown
-// so that there is less to go by, the search costs more, and never more than one worker would.
+// so that there is less to go by, the search costs more.
 func TestShortJobs(t *testing.T) {
 	const first = 14 * time.Second
 	check := func(name string, m fleet, most float64) {
