@@ -114,9 +114,9 @@ func (j *job) fleetOptions() fleet.Options {
 		o.Pool = c.Pool.kept()
 	}
 	if p.kernel.Interpreter != "" && !p.kernel.Info.Fresh && c.Kernel.Start != StartFresh {
-		o.Templates = process.NewTemplates(p.runDir)
+		o.Templates = process.NewTemplates(p.runDir, c.Kernel.KeepWarm)
 		if o.Pool != nil {
-			o.Templates, _ = o.Pool.Templates(o.MakeDir) // without, interpreters start fresh
+			o.Templates, _ = o.Pool.Templates(o.MakeDir, c.Kernel.KeepWarm) // without, interpreters start fresh
 		}
 	}
 	if c.Batching.Auto {

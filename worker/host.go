@@ -158,7 +158,7 @@ func (h *kernelHost) environment() []string {
 		return os.Environ()
 	}
 	h.mark = template.NewMark()
-	return append(os.Environ(), template.Variable+"="+h.mark+":"+h.setup.Templates)
+	return append(os.Environ(), template.Variable+"="+template.Offer{Mark: h.mark, Keep: h.setup.KeepWarm, Socket: h.setup.Templates}.String())
 }
 
 // killRest kills what an ended process has left.

@@ -40,6 +40,9 @@ func Init(kernels map[string]func() plugins.Kernel) {
 		stop()
 		os.Exit(code)
 	case wire.TemplatesArgument:
+		if len(os.Args) > 2 {
+			os.Exit(template.ServeWarm())
+		}
 		os.Exit(template.Serve())
 	case wire.KernelArgument:
 		if len(os.Args) < 3 || kernels[os.Args[2]] == nil {

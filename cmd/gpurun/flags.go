@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -121,3 +122,18 @@ func textsOf(flags *pflag.FlagSet, name string) []string {
 
 // textOf is textsOf for a setting with one value.
 func textOf(flags *pflag.FlagSet, name string) string { return strings.Join(textsOf(flags, name), "") }
+
+// joinDurations lets a duration follow a flag that may also stand alone: --keep-warm 10m.
+func joinDurations(args []string) (joined []string) {
+	for i := 0; i < len(args); i++ {
+		if i+1 < len(args) && args[i] == "--keep-warm" {
+			if _, err := time.ParseDuration(args[i+1]); err == nil {
+				joined = append(joined, args[i]+"="+args[i+1])
+				i++
+				continue
+			}
+		}
+		joined = append(joined, args[i])
+	}
+	return joined
+}

@@ -24,7 +24,9 @@ func main() {
 func Main() int {
 	_ = proc.BecomeSubreaper() // adopt the orphans of killed workers
 	proc.SurviveClosedStderr()
-	cmd, err := newRoot().ExecuteC()
+	root := newRoot()
+	root.SetArgs(joinDurations(os.Args[1:]))
+	cmd, err := root.ExecuteC()
 	err = adviseLimit(withHint(err))
 	if wantsEvents(cmd) {
 		writeErrorEvent(os.Stderr, err)

@@ -22,6 +22,7 @@ the kernel makes of it. Nothing is written.
   gpurun try embed.py table.parquet --columns id,text
   gpurun try caption.py images.jsonl --fetch image=url
   head -n 5 in.jsonl | gpurun try 'exec:./score --fast' -
+  gpurun try --keep-warm embed.py in.jsonl    # the next try need not import torch again
 
 The kernel is opened once, on one device, and gets the records as one batch. What it
 prints and its tracebacks appear on the terminal. In a Python kernel, breakpoint()
@@ -38,7 +39,7 @@ type tryOptions struct {
 func isOfTry(s spec.Setting) bool {
 	switch s.Group {
 	case spec.GroupKernel, spec.GroupFetch:
-		return !slices.Contains([]string{"kernel", "step", "step-config", "io-workers", "fetch-concurrency", "fetch-per-host"}, s.Name)
+		return !slices.Contains([]string{"kernel", "step", "step-config", "io-workers", "start", "fetch-concurrency", "fetch-per-host"}, s.Name)
 	}
 	return s.Name == "input-format" || s.Name == "columns" || s.Name == "gpus"
 }
@@ -79,6 +80,11 @@ func try(ctx context.Context, inputs []string, o tryOptions, config orchestrator
 	k, err := resolveKernel(ctx, config)
 	if err != nil {
 		return err
+	}
+	if keep := config.Kernel.KeepWarm; keep > 0 {
+		if err := offerWarm(keep); err != nil {
+			return err
+		}
 	}
 	t := trial.Trial{Kernel: config.Kernel.Name, Named: k.named, Device: k.device, Env: k.env, Dir: k.dir, Out: os.Stdout, Message: message}
 	if progress.IsTerminal(os.Stdout) {

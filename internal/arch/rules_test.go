@@ -48,7 +48,7 @@ var layers = []layer{
 		{"internal/metrics", "jobs, GPUs and allocations as Prometheus metrics; the only package that uses client_golang",
 			[]string{"orchestrator", "gpu", "internal/cluster", "internal/jobs", "internal/view"}, "it reads views and samples; it counts nothing itself"},
 		{"internal/host", "an overview of this host: GPUs, leases, jobs and advice",
-			[]string{"orchestrator", "gpu", "gpu/lease", "gpu/lease/claim", "internal/view", "internal/jobs", "internal/proc"}, "it inspects, and changes nothing"},
+			[]string{"orchestrator", "gpu", "gpu/lease", "gpu/lease/claim", "internal/view", "internal/jobs", "internal/proc", "internal/template"}, "it inspects, and changes nothing"},
 		{"internal/jobs", "which jobs run on this host, and inspecting and controlling each through its socket",
 			[]string{"chunk", "internal/view", "orchestrator", "internal/fault", "internal/owned", "internal/httpserve"}, "it controls jobs; it starts none and knows no devices"},
 		{"internal/view", "a job as its events or its folder describe it: counts, rates, workers, devices, failures, history, timeline",

@@ -14,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease/claim"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/internal/view"
 )
 
@@ -26,6 +27,8 @@ type Overview struct {
 	GPUs          []GPU         `json:"gpus"`
 	Leases        []lease.Lease `json:"leases"`
 	Jobs          []jobs.State  `json:"jobs"`
+	// Warm are the interpreters that --keep-warm has kept.
+	Warm []template.Warm `json:"warm"`
 	// Notes report problems, such as a missing driver or unusable leases.
 	Notes []string `json:"notes"`
 }
@@ -56,6 +59,7 @@ func Look(ctx context.Context, gpus *gpu.Observer, folder *lease.Folder, limits 
 		}
 		o.Leases = append(o.Leases, leases...)
 	}
+	o.Warm, _ = template.ListWarm(false)
 	var asked sync.WaitGroup
 	asked.Go(func() { o.Jobs = jobs.States(ctx, jobs.List()) }) // a driver may be slow
 	living := sync.OnceValue(func() map[int]bool {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -12,6 +13,12 @@ import (
 // sweepRounds limits KillChildren: killing a child hands its children to this process, so
 // each round reaches one level deeper.
 const sweepRounds = 100
+
+// released holds the pids of children that outlive this process.
+var released sync.Map
+
+// Release lets a child outlive this process: KillChildren spares it.
+func Release(pid int) { released.Store(pid, true) }
 
 // KillChildren kills and reaps every child of this process except those kept, and all of
 // their descendants, since this process adopts them. It must be a subreaper. Children
@@ -21,7 +28,8 @@ func KillChildren(keep ...int) []Stuck {
 	var stuck []Stuck
 	for range sweepRounds {
 		pids := slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool {
-			return slices.Contains(keep, pid) || slices.ContainsFunc(stuck, func(s Stuck) bool { return s.PID == pid })
+			_, isReleased := released.Load(pid)
+			return isReleased || slices.Contains(keep, pid) || slices.ContainsFunc(stuck, func(s Stuck) bool { return s.PID == pid })
 		})
 		if len(pids) == 0 {
 			break

@@ -35,6 +35,13 @@ func WriteOverview(w io.Writer, o host.Overview) {
 		fmt.Fprintln(table, strings.Join(gpuRow(g), "\t"))
 	}
 	_ = table.Flush()
+	for _, warm := range o.Warm {
+		how := fmt.Sprintf("%d workers use it", warm.Children)
+		if warm.Children == 0 {
+			how = fmt.Sprintf("ends in %s", warm.Left.Round(time.Second))
+		}
+		fmt.Fprintf(w, "warm: %s, %d MB, %s\n", plain(warm.About), warm.Memory/lease.MiB, how)
+	}
 	if len(o.Jobs) == 0 {
 		fmt.Fprintln(w, "no job is running")
 		return

@@ -42,7 +42,8 @@ type guard struct {
 	templates map[string]*template
 	children  map[string]int // by their mark: a kernel process may have several
 	ended     bool           // no template may start
-	above     *json.Encoder  // to the process that has started the guard
+	// used is told the CPU time of each child that has exited.
+	used func(usage)
 }
 
 // template is a process that forks.
@@ -53,8 +54,19 @@ type template struct {
 	load    Load
 	given   atomic.Bool // it has become a child itself
 
+	about string
+	keep  time.Duration // of a warm one
+
 	mu     sync.Mutex // one fork at a time
 	spoilt string     // why it must not be forked any more; empty if it may
+
+	// The guard's lock guards these.
+	children int
+	last     time.Time // when it began to have no children
+}
+
+func newGuard(used func(usage)) *guard {
+	return &guard{templates: make(map[string]*template), children: make(map[string]int), used: used}
 }
 
 // Serve is the life of a guard. It returns the exit status.
@@ -73,7 +85,8 @@ func Serve() int {
 	}
 	listening.Close()
 	lifeline := os.NewFile(lifelineDescriptor, "orchestrator")
-	g := &guard{templates: make(map[string]*template), children: make(map[string]int), above: json.NewEncoder(lifeline)}
+	above := json.NewEncoder(lifeline)
+	g := newGuard(func(u usage) { _ = above.Encode(u) })
 	defer proc.ReapOrphans()()
 	go g.accept(listener)
 	_, _ = io.Copy(io.Discard, lifeline) // carries no data, only its end
@@ -124,6 +137,9 @@ func (g *guard) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	var first order
 	files, err := receive(conn, &first)
+	if err == nil && (first.List || first.Stop) {
+		_ = send(conn, report{Warm: g.warm(first.Stop)})
+	}
 	if err != nil || first.Request == nil || len(files) == 0 {
 		closeAll(files)
 		return
@@ -134,7 +150,7 @@ func (g *guard) serve(conn *net.UnixConn) {
 		_ = send(conn, reply)
 		return
 	}
-	g.count(first.Request.Mark, 1)
+	g.count(t, first.Request.Mark, 1)
 	pidfd, err := unix.PidfdOpen(child.Pid(), 0)
 	if err == nil {
 		file := os.NewFile(uintptr(pidfd), "child")
@@ -146,20 +162,22 @@ func (g *guard) serve(conn *net.UnixConn) {
 	}
 	go t.obey(conn, child)
 	<-child.Done()
-	if g.count(first.Request.Mark, -1) == 0 { // otherwise others of the same kernel process are at work
+	if g.count(t, first.Request.Mark, -1) == 0 { // otherwise others of the same kernel process are at work
 		proc.KillMarked(MarkVariable + "=" + first.Request.Mark)
 	}
 	exit := child.Exit()
 	g.mu.Lock()
-	_ = g.above.Encode(usage{Owner: first.Request.Owner, CPU: exit.CPU})
+	g.used(usage{Owner: first.Request.Owner, CPU: exit.CPU})
 	g.mu.Unlock()
 	_ = send(conn, report{Exit: &exit})
 }
 
-// count counts the living children with a mark.
-func (g *guard) count(mark string, change int) int {
+// count counts the living children of a template, and those with a mark.
+func (g *guard) count(t *template, mark string, change int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	t.children += change
+	t.last = time.Now()
 	g.children[mark] += change
 	if g.children[mark] == 0 {
 		delete(g.children, mark)
@@ -208,13 +226,16 @@ func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, rep
 		return nil, nil, report{Refused: err.Error()}
 	case t.spoilt != "":
 		return nil, nil, report{Refused: t.spoilt, Load: t.load}
+	case t.load.Unsafe != "" && r.Keep > 0:
+		g.forget(r.Key, t)
+		return nil, nil, report{Refused: t.load.Unsafe, Load: t.load}
 	case t.load.Unsafe != "":
 		return t.give(message, files[1:])
 	}
 	child, err := proc.Adopt(func() (int, error) { return t.ask(message, files[1:]) })
 	if err != nil {
 		g.forget(r.Key, t)
-		return nil, nil, report{Refused: "the template was lost while it forked", Load: t.load}
+		return nil, nil, report{Refused: "the template did not fork: " + err.Error(), Load: t.load}
 	}
 	return t, child, report{PID: child.Pid(), Load: t.load}
 }
@@ -236,15 +257,16 @@ func (t *template) ask(message []byte, files []*os.File) (pid int, err error) {
 	if err := sendBody(t.conn, message, files); err != nil {
 		return 0, err
 	}
-	var answer struct {
-		PID int `json:"pid"`
-	}
+	var answer report
 	extra, err := receive(t.conn, &answer)
 	closeAll(extra)
-	if err == nil && answer.PID <= 0 {
-		err = fmt.Errorf("the template did not fork")
+	switch {
+	case err != nil:
+		return 0, errors.New("it was lost")
+	case answer.PID <= 0:
+		return 0, errors.New(cmp.Or(answer.Refused, "it failed"))
 	}
-	return answer.PID, err
+	return answer.PID, nil
 }
 
 // template returns the template with a key, and starts it if there is none.
@@ -257,13 +279,18 @@ func (g *guard) template(r Request, file *os.File) (*template, error) {
 	if g.ended {
 		return nil, errors.New("the job has ended")
 	}
+	env := append(append(shell.Environment(), MarkVariable+"="+NewMark()), r.Env...)
+	if r.Keep > 0 {
+		env = r.Env
+		g.makeRoom()
+	}
 	ours, theirs, err := proc.PacketPair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
 	process, err := proc.Start(proc.Command{
-		Path: r.Path, Args: r.Args, Env: append(append(shell.Environment(), MarkVariable+"="+NewMark()), r.Env...),
+		Path: r.Path, Args: r.Args, Env: env,
 		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: []*os.File{theirs, file},
 		DieWithParent: true, BlockStopSignals: true,
 	})
@@ -271,7 +298,7 @@ func (g *guard) template(r Request, file *os.File) (*template, error) {
 		ours.Close()
 		return nil, err
 	}
-	t := &template{process: process, conn: ours, loaded: make(chan struct{})}
+	t := &template{process: process, conn: ours, loaded: make(chan struct{}), about: r.About, keep: r.Keep, last: time.Now()}
 	g.templates[r.Key] = t
 	go func() {
 		defer close(t.loaded)

@@ -4,6 +4,7 @@ package template
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -25,5 +26,12 @@ func Fork(context.Context, string, Request, ...*os.File) (*Child, error) {
 	return nil, fmt.Errorf("%w: only on Linux", ErrRefused)
 }
 
-// Serve reports that there are no templates here.
-func Serve() int { return 2 }
+// Serve and ServeWarm report that there are no templates here.
+func Serve() int     { return 2 }
+func ServeWarm() int { return 2 }
+
+// KeepWarm fails.
+func KeepWarm(string, ...string) (string, error) { return "", errors.New("only on Linux") }
+
+// ListWarm returns no templates.
+func ListWarm(bool) ([]Warm, error) { return nil, nil }

@@ -24,17 +24,42 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/proc"
 )
 
-// Variable is an environment variable of a process that may ask for a child: the mark that the
-// child gets, a colon, and the path of the guard's socket.
+// Variable is an environment variable of a process that may ask for a child; see Offer.
 const Variable = "GPURUN_KERNEL_TEMPLATES"
+
+// Offer is what a process that may ask for a child must know.
+type Offer struct {
+	// Mark is what the child gets.
+	Mark string
+	// Keep is how long the template stays warm after its last child has exited; 0 for a template
+	// that ends with the job.
+	Keep time.Duration
+	// Socket is where the guard listens.
+	Socket string
+}
+
+// String returns the value of Variable.
+func (o Offer) String() string { return fmt.Sprintf("%s:%s:%s", o.Mark, o.Keep, o.Socket) }
+
+// Offered returns the offer that this process has.
+func Offered() (o Offer, ok bool) {
+	parts := strings.SplitN(os.Getenv(Variable), ":", 3)
+	if len(parts) != 3 {
+		return o, false
+	}
+	keep, err := time.ParseDuration(parts[1])
+	return Offer{Mark: parts[0], Keep: keep, Socket: parts[2]}, err == nil
+}
 
 // MarkVariable is an environment variable that identifies a child and its descendants. All of
 // its values have the same length, so that one can be written over another.
@@ -61,6 +86,10 @@ type Request struct {
 	Owner string `json:"owner"`
 	// Message is for the template.
 	Message any `json:"message,omitempty"`
+	// Keep makes the template a warm one, which outlives jobs; see Offer. Env is its whole
+	// environment then, and About is for people.
+	Keep  time.Duration `json:"keep,omitempty"`
+	About string        `json:"about,omitempty"`
 }
 
 // Load is what the start of a template took.
@@ -90,6 +119,9 @@ type order struct {
 	Kill    bool     `json:"kill,omitempty"`
 	// Spoil: fork no more from this child's template, and why.
 	Spoil string `json:"spoil,omitempty"`
+	// List asks for the templates; Stop ends those that have no children, and a guard without any.
+	List bool `json:"list,omitempty"`
+	Stop bool `json:"stop,omitempty"`
 }
 
 // report is a message from the guard.
@@ -100,6 +132,17 @@ type report struct {
 	Load    Load       `json:"load,omitzero"`
 	Refused string     `json:"refused,omitempty"`
 	Exit    *proc.Exit `json:"exit,omitempty"`
+	Warm    []Warm     `json:"warm,omitempty"`
+}
+
+// Warm is a template that outlives jobs.
+type Warm struct {
+	PID   int    `json:"pid"`
+	About string `json:"about"`
+	// Children are at work now. Left is how long it stays without any.
+	Children int           `json:"children"`
+	Left     time.Duration `json:"left_ns"`
+	Memory   uint64        `json:"memory"`
 }
 
 // usage is a message from the guard to the process that has started it: a child has exited.
@@ -110,7 +153,7 @@ type usage struct {
 
 // maxPacket limits a message. maxFiles limits the descriptors that come with one.
 const (
-	maxPacket = 64 << 10
+	maxPacket = 128 << 10
 	maxFiles  = 8
 )
 

@@ -32,7 +32,9 @@ type Setup struct {
 	// SocketDir is this worker's private folder for the kernel's socket.
 	SocketDir string `json:"socket_dir"`
 	// Templates is the socket of the guard that forks interpreters; empty if they start fresh.
-	Templates   string        `json:"templates,omitempty"`
+	Templates string `json:"templates,omitempty"`
+	// KeepWarm is how long the templates of that guard outlive jobs; 0 if they do not.
+	KeepWarm    time.Duration `json:"keep_warm,omitempty"`
 	Device      kernel.Device `json:"device"`
 	OpenTimeout time.Duration `json:"open_timeout"`
 	Timeout     time.Duration `json:"timeout"`

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/wire"
 )
@@ -23,7 +24,7 @@ type Pool struct {
 }
 
 // Templates returns the templates of the pool's workers.
-func (p *Pool) Templates(makeDir func() (string, error)) (*Templates, error) {
+func (p *Pool) Templates(makeDir func() (string, error), keep time.Duration) (*Templates, error) {
 	dir, err := p.SocketDir(makeDir)
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func (p *Pool) Templates(makeDir func() (string, error)) (*Templates, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.templates == nil {
-		p.templates = NewTemplates(dir)
+		p.templates = NewTemplates(dir, keep)
 	}
 	return p.templates, nil
 }
@@ -116,6 +117,7 @@ func (p *Pool) Close() {
 // Key identifies the workers that can replace each other: those with the same setup on
 // the same device.
 func Key(setup wire.Setup, pin []string) string {
+	setup.KeepWarm = 0
 	setup.SocketDir, setup.Templates, setup.Figures, setup.Spend, setup.Proven, setup.Programs = "", "", "", wire.Spend{}, nil, nil
 	if setup.Records.AutoBatch {
 		setup.Records.BatchSize = 0 // the worker has found a better one

@@ -85,7 +85,7 @@ func Start(spec Spec) (*Worker, error) {
 	if err != nil {
 		return nil, fault.JobFiles.New("create worker log: %w", err)
 	}
-	spec.Setup.Templates = spec.Templates.socket(spec)
+	spec.Setup.Templates, spec.Setup.KeepWarm = spec.Templates.offer(spec)
 	w := &Worker{
 		Templates: spec.Templates.guard(spec.Device),
 		messages:  make(chan wire.Message, 16), trimmed: make(chan wire.Trimmed, 1), Label: spec.Label,

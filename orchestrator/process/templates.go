@@ -18,7 +18,8 @@ import (
 // Templates are the guards whose templates fork the interpreters of workers: one guard for each
 // device, so that what a template imports sees the worker's device.
 type Templates struct {
-	dir string // of the sockets
+	dir  string        // of the sockets
+	keep time.Duration // how long templates outlive the job; 0 if they do not
 
 	mu     sync.Mutex
 	guards map[string]*template.Guard
@@ -26,17 +27,29 @@ type Templates struct {
 	cpu    map[string]time.Duration // of exited interpreters, by the mark of their worker
 }
 
-// NewTemplates returns templates without guards, whose sockets will be in dir.
-func NewTemplates(dir string) *Templates {
-	return &Templates{dir: dir, guards: make(map[string]*template.Guard), cpu: make(map[string]time.Duration)}
+// NewTemplates returns templates without guards, whose sockets will be in dir. With keep, warm
+// templates that outlive the job come first.
+func NewTemplates(dir string, keep time.Duration) *Templates {
+	return &Templates{dir: dir, keep: keep, guards: make(map[string]*template.Guard), cpu: make(map[string]time.Duration)}
 }
 
-// socket returns where a guard for workers like this listens, and starts it if there is none.
-// It returns "" if that fails: interpreters start without templates, too.
-func (t *Templates) socket(s Spec) string {
+// offer returns the socket where a guard for workers like this listens, and for how long its
+// templates outlive the job. It starts the guard if there is none. The socket is "" if that fails:
+// interpreters start without templates, too.
+func (t *Templates) offer(s Spec) (socket string, keep time.Duration) {
 	if t == nil {
-		return ""
+		return "", 0
 	}
+	if t.keep > 0 {
+		if socket, err := template.KeepWarm(s.Binary, wire.TemplatesArgument, "warm"); err == nil {
+			return socket, t.keep
+		}
+	}
+	return t.socket(s), 0
+}
+
+// socket returns where the guard of a device listens.
+func (t *Templates) socket(s Spec) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if g := t.guards[s.Device]; g != nil && g.Lives() {

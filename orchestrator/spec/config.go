@@ -168,6 +168,9 @@ type Kernel struct {
 	// Start is how interpreters start: StartFork (default) forks them from one that has imported
 	// the kernel's file; with StartFresh each imports it.
 	Start string `json:"start,omitempty"`
+	// KeepWarm is how long an interpreter that has imported the kernel's packages outlives the job,
+	// for the next one; 0 if none does.
+	KeepWarm time.Duration `json:"keep_warm,omitempty"`
 	// ExecMode is how an exec: kernel runs its program: batch (default), stream or
 	// per-record. Other kernels reject it.
 	ExecMode string `json:"exec_mode,omitempty"`

@@ -29,7 +29,7 @@ var sources embed.FS
 // modules are the runner's modules, each after those that it imports. A template has further ones.
 var (
 	modules         = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "describe", "ahead", "signals", "sources", "handover", "concurrent", "isolate", "kernel", "prepare"}
-	templateModules = append(slices.Clone(modules), "safety", "imports", "template")
+	templateModules = append(slices.Clone(modules), "safety", "imports", "template", "warm")
 )
 
 // bootstrap starts the runner. Any Python must be able to parse it, so that gpurun

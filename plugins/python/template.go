@@ -36,12 +36,16 @@ func templateOf(program, interpreter string, files, env []string) template.Reque
 type forkMessage struct {
 	Program string            `json:"program"`
 	Env     map[string]string `json:"env"`
+	// Streams is how many descriptors of standard streams the child gets: its output, or all three.
+	Streams int `json:"streams"`
+	// Process is what else a child of a warm template takes over.
+	Process *processState `json:"process,omitempty"`
 }
 
 // fork forks the interpreter from a template. It returns ErrRefused if there is none.
 func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
-	mark, socket, offered := strings.Cut(os.Getenv(template.Variable), ":")
-	if !offered || c.terminal {
+	offer, offered := template.Offered()
+	if !offered || c.terminal && offer.Keep == 0 {
 		return nil, template.ErrRefused
 	}
 	source, err := runnerSource(templateModules)
@@ -57,11 +61,21 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 		return nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
 	}
 	r := s.template
-	r.Args = append([]string{"-c", bootstrap, strconv.Itoa(len(source)), "4", "template"}, r.Args...)
-	r.Mark, r.Owner = mark, os.Getenv(jobVariable)
-	r.Message = forkMessage{Program: s.program, Env: s.inherited(mark)}
-	files := slices.Concat([]*os.File{runner, channel}, s.memory, []*os.File{command.Stdout})
-	forked, err := template.Fork(ctx, socket, r, files...)
+	r.Mark, r.Owner = offer.Mark, os.Getenv(jobVariable)
+	message := forkMessage{Program: s.program, Env: s.inherited(offer.Mark), Streams: 1}
+	streams, how := []*os.File{command.Stdout}, "template"
+	if c.terminal {
+		streams, message.Streams = []*os.File{command.Stdin, command.Stdout, command.Stderr}, 3
+	}
+	if offer.Keep > 0 {
+		how = "warm"
+		message.Process = currentProcess()
+		s.keepWarm(&r, &message, offer.Keep, source)
+	}
+	r.Args = append([]string{"-c", bootstrap, strconv.Itoa(len(source)), "4", how}, r.Args...)
+	r.Message = message
+	files := slices.Concat([]*os.File{runner, channel}, s.memory, streams)
+	forked, err := template.Fork(ctx, offer.Socket, r, files...)
 	switch {
 	case errors.Is(err, template.ErrRefused):
 		c.printer.write(fmt.Appendf(nil, "gpurun: Python starts without a template: %v", err))

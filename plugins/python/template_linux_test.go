@@ -41,7 +41,7 @@ func startGuard(t *testing.T, env ...string) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(template.Variable, template.NewMark()+":"+guard.Socket)
+	t.Setenv(template.Variable, template.Offer{Mark: template.NewMark(), Socket: guard.Socket}.String())
 	ended := false
 	end = func() {
 		if !ended {

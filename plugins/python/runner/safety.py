@@ -217,9 +217,9 @@ def flush_files():
         return
     import io
     plain = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.RawIOBase
-    files = [found for found in gc.get_objects() if isinstance(found, io.IOBase)]
+    files = [found for found in gc.get_objects() if issubclass(type(found), io.IOBase)]  # isinstance wakes lazy objects
     gc.unfreeze()
-    all_files = [found for found in gc.get_objects() if isinstance(found, io.IOBase)]
+    all_files = [found for found in gc.get_objects() if issubclass(type(found), io.IOBase)]
     for finish in ([found.close for found in files if not isinstance(found, plain)],
                    [found.flush for found in all_files if isinstance(found, io.TextIOBase)],
                    [found.flush for found in all_files if isinstance(found, io.BufferedIOBase)]):

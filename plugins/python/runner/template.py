@@ -28,12 +28,16 @@ PROGRAMS = {"kernel": kernel.Program, "prepare": prepare.Preparer}
 
 
 def main():
+    begin(Template)
+
+
+def begin(template):
     os.close(4)  # it held this program
     reserve()
     os.set_inheritable(3, False)
     kernel.report_crashes()
     survive_stop_signals()
-    Template(sys.argv[4:]).serve()
+    template(sys.argv[4:]).serve()
 
 
 def reserve():
@@ -57,18 +61,25 @@ class Template:
 
     def serve(self):
         began = time.monotonic()
-        self.load()
+        unsafe = self.load()
         reserve()  # what the file has closed
-        unsafe = safety.unsafe_to_fork(self.sources.modules, self.before)
+        unsafe = unsafe or safety.unsafe_to_fork(self.sources.modules, self.before)
         self.tell(seconds=time.monotonic() - began, slowest=self.imports.slowest(), unsafe=unsafe)
         while True:
             request, descriptors = self.receive()
             if unsafe:
                 self.tell(pid=os.getpid())
                 return self.become(request, descriptors)
+            refused = self.refuses()
+            if refused:
+                self.tell(refused=refused)
+                sys.exit(0)
             self.tell(pid=self.fork(request, descriptors))
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def refuses(self):
+        """Why the template serves no more; None if it does."""
 
     def load(self):
         """Run the module level of the files. What one raises, the child raises when it opens it."""
@@ -141,15 +152,18 @@ class Template:
 
     def become(self, request, descriptors):
         """Become the interpreter that the request asks for."""
-        *own, output, lifeline = descriptors
-        for target, descriptor in [*((n, output) for n in (1, 2) if self.before.has(n)), *enumerate(own, 3)]:
+        *own, lifeline = descriptors
+        own, streams = own[:-request["streams"]], own[-request["streams"]:]
+        standard = enumerate(streams) if len(streams) == 3 else ((n, streams[0]) for n in (1, 2))
+        for target, descriptor in [*((n, stream) for n, stream in standard if self.before.has(n)), *enumerate(own, 3)]:
             os.dup2(descriptor, target, inheritable=target < 3)
-        for descriptor in (output, *own):
+        for descriptor in {*streams, *own}:
             os.close(descriptor)
         self.guard.detach()
         die_with(lifeline)
         survive_again()
         self.imports.restore()
+        adopt_process(request.get("process"))
         adopt_environment(request["env"], self.before.environment)
         if os.getpid() != os.getpgid(0):
             os.setpgid(0, 0)
@@ -215,7 +229,7 @@ def adopt_environment(values, before):
             overwrite(name.encode(), value.encode())
         elif os.environ.get(name) != before.get(name):
             continue
-        elif before.get(name) != value:
+        elif before.get(name) != value and name.endswith("_NUM_THREADS") and value.isdigit():
             threads = int(value)
         os.environ[name] = value
     if threads is not None:
@@ -232,5 +246,24 @@ def overwrite(name, value):
     if at < 0:
         return
     at += len(name) + 2
-    if block.find(b"\0", at) - at == len(value):
+    room = block.find(b"\0", at) - at
+    if room > len(value):
+        value += b"\0"
+    if room >= len(value):
         ctypes.memmove(start + at - 1, value, len(value))
+
+
+def adopt_process(state):
+    """Take over what a process inherits from the one that starts it."""
+    if state is None:
+        return
+    import resource
+    os.chdir(state["dir"])
+    os.umask(state["umask"])
+    if state["cpus"]:
+        os.sched_setaffinity(0, state["cpus"])
+    for which, soft, hard in state["limits"]:
+        try:
+            resource.setrlimit(which, tuple(-1 if n >= 2 ** 63 else n for n in (soft, hard)))
+        except (OSError, ValueError):
+            pass  # a limit that only root may raise

@@ -1,0 +1,271 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpurun/gpurun/internal/proc"
+)
+
+// Warm templates outlive the job that has started them. One guard of each user has them. It exits
+// when the last of them has ended.
+const (
+	// mostWarm limits their number, and warmShare their memory: that of the host, divided by it.
+	mostWarm  = 4
+	warmShare = 4
+	// warmTick is how often the guard looks for templates whose time is over.
+	warmTick = 500 * time.Millisecond
+)
+
+// Folder returns the folder of the guard of warm templates, which only this user can enter.
+func Folder() (string, error) {
+	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "gpurun")
+	if os.Getenv("XDG_RUNTIME_DIR") == "" {
+		dir = filepath.Join(os.TempDir(), "gpurun-"+strconv.Itoa(os.Geteuid()))
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return "", err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || info.Mode().Perm() != 0o700 || !ok || int(stat.Uid) != os.Geteuid() {
+		return "", fmt.Errorf("%s is not a folder that only you can enter", dir)
+	}
+	return dir, nil
+}
+
+// KeepWarm returns the socket of the guard of warm templates, and starts the guard if there is none.
+// binary must call [ServeWarm] with these arguments.
+func KeepWarm(binary string, arguments ...string) (socket string, err error) {
+	dir, err := Folder()
+	if err != nil {
+		return "", err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	socket = filepath.Join(dir, "warm")
+	if conn, err := net.Dial("unixpacket", socket); err == nil {
+		conn.Close()
+		return socket, nil
+	}
+	_ = os.Remove(socket)
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return "", err
+	}
+	listener.SetUnlinkOnClose(false)
+	defer listener.Close()
+	listening, err := listener.File()
+	if err != nil {
+		return "", err
+	}
+	defer listening.Close()
+	command := exec.Command(binary, arguments...)
+	command.Dir, command.ExtraFiles = "/", []*os.File{listening}
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal that closes does not end it
+	if err := command.Start(); err != nil {
+		return "", err
+	}
+	proc.Release(command.Process.Pid)
+	return socket, command.Process.Release()
+}
+
+// lock makes sure that one process at a time starts or ends the guard.
+func lock(dir string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return func() { file.Close() }, nil
+}
+
+// ServeWarm is the life of the guard of warm templates. It returns the exit status.
+func ServeWarm() int {
+	proc.SurviveStopSignals()
+	proc.CloseOnExec(listenDescriptor)
+	listening := os.NewFile(listenDescriptor, "listener")
+	listener, err := net.FileListener(listening)
+	if err == nil {
+		err = proc.BecomeSubreaper()
+	}
+	if err != nil {
+		return 2
+	}
+	listening.Close()
+	g := newGuard(func(usage) {})
+	defer proc.ReapOrphans()()
+	go g.accept(privately{listener})
+	for idle := 0; ; {
+		time.Sleep(warmTick)
+		if g.expire(func(t *template) bool { return time.Since(t.last) > t.keep }) > 0 {
+			idle = 0
+			continue
+		}
+		if idle++; idle > 10 && g.quit() {
+			return 0
+		}
+	}
+}
+
+// quit ends an idle guard, unless a process has just found it.
+func (g *guard) quit() bool {
+	dir, err := Folder()
+	if err != nil {
+		return true
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return true
+	}
+	defer unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.templates) > 0 {
+		return false
+	}
+	_ = os.Remove(filepath.Join(dir, "warm"))
+	g.ended = true
+	return true
+}
+
+// privately accepts connections of this user's processes only.
+type privately struct{ net.Listener }
+
+func (p privately) Accept() (net.Conn, error) {
+	for {
+		conn, err := p.Listener.Accept()
+		if err != nil || isOurs(conn.(*net.UnixConn)) {
+			return conn, err
+		}
+		conn.Close()
+	}
+}
+
+func isOurs(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peer *unix.Ucred
+	if raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil || err != nil {
+		return false
+	}
+	return int(peer.Uid) == os.Geteuid()
+}
+
+// expire ends the templates without children that are over. It returns how many are left.
+func (g *guard) expire(over func(*template) bool) (left int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, t := range g.templates {
+		if t.children == 0 && over(t) {
+			g.remove(key, t)
+		}
+	}
+	return len(g.templates)
+}
+
+// remove ends a template, which runs its exit handlers. The caller must hold g.mu.
+func (g *guard) remove(key string, t *template) {
+	delete(g.templates, key)
+	t.conn.Close()
+	go t.process.End(exitGrace)
+}
+
+// makeRoom ends warm templates, the one that was used longest ago first, until there is room for
+// another. The caller must hold g.mu.
+func (g *guard) makeRoom() {
+	for {
+		var used uint64
+		oldest := ""
+		for key, t := range g.templates {
+			used += memoryOf(t.process.Pid())
+			if t.children == 0 && (oldest == "" || t.last.Before(g.templates[oldest].last)) {
+				oldest = key
+			}
+		}
+		if oldest == "" || len(g.templates) < mostWarm && used < hostMemory()/warmShare {
+			return
+		}
+		g.remove(oldest, g.templates[oldest])
+	}
+}
+
+// memoryOf returns the resident memory of a process.
+func memoryOf(pid int) uint64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseUint(fields[1], 10, 64)
+	return pages * uint64(os.Getpagesize())
+}
+
+func hostMemory() uint64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return info.Totalram * uint64(info.Unit)
+}
+
+// warm lists the templates, and ends those without children if stop is set.
+func (g *guard) warm(stop bool) []Warm {
+	g.mu.Lock()
+	list := []Warm{}
+	for _, t := range g.templates {
+		w := Warm{PID: t.process.Pid(), About: t.about, Children: t.children, Memory: memoryOf(t.process.Pid())}
+		if t.children == 0 {
+			w.Left = max(0, t.keep-time.Since(t.last))
+		}
+		list = append(list, w)
+	}
+	g.mu.Unlock()
+	if stop {
+		g.expire(func(*template) bool { return true })
+	}
+	slices.SortFunc(list, func(a, b Warm) int { return a.PID - b.PID })
+	return list
+}
+
+// ListWarm returns this user's warm templates. With stop, it ends those that no job uses.
+func ListWarm(stop bool) ([]Warm, error) {
+	dir, err := Folder()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "warm"), Net: "unixpacket"})
+	if err != nil {
+		return nil, nil // there is no guard
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if err := send(conn, order{List: !stop, Stop: stop}); err != nil {
+		return nil, err
+	}
+	var answer report
+	files, err := receive(conn, &answer)
+	closeAll(files)
+	return answer.Warm, err
+}
