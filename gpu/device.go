@@ -42,7 +42,10 @@ type Device struct {
 	// Ambiguous is why Token does not identify a GPU of the machine, and what the user
 	// can set to fix that; empty for an unambiguous token. An ambiguous device cannot
 	// be leased, because other processes cannot tell which GPU is in use.
-	Ambiguous  string `json:"ambiguous,omitempty"`
+	Ambiguous string `json:"ambiguous,omitempty"`
+	// MPS is the pipe folder of CUDA's multi-process service, if it is running: a fault of
+	// one process on the device then ends all of them.
+	MPS        string `json:"mps,omitempty"`
 	PCIBusID   string `json:"pci_bus_id,omitempty"` // "00000000:18:00.0"
 	Memory     uint64 `json:"memory_bytes"`         // total
 	MemoryFree uint64 `json:"memory_free_bytes"`    // at the time of the inventory

@@ -18,7 +18,7 @@ type Options struct {
 	// NVML is the driver's library. Default: the real one, or, in a binary built
 	// without cgo, one whose Init returns ErrNotBuilt.
 	NVML API
-	// Env looks up CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Default: os.LookupEnv.
+	// Env looks up the variables of CUDA and Slurm. Default: os.LookupEnv.
 	Env func(string) (string, bool)
 	// CPUs is the number of cores. Without a driver, each becomes a CPU device.
 	// Default: those that affinity and control groups allow.
@@ -62,7 +62,9 @@ func (o Options) scan(ctx context.Context) (machine, error) {
 			o.Slow(fmt.Sprintf("the NVIDIA driver has not answered for %v; waiting up to %v", o.SlowAfter, o.Timeout))
 		}).Stop()
 	}
-	return scan(ctx, o.NVML, o.Timeout)
+	m, err := scan(ctx, o.NVML, o.Timeout)
+	m.mps = findMPS(o.Env)
+	return m, err
 }
 
 // driverPresent looks for the driver's files. The last one is for WSL, whose driver is
@@ -161,6 +163,7 @@ func (m machine) inventory(picked []candidate, notes []string) (Inventory, error
 			unusable = append(unusable, g)
 			continue
 		}
+		g.MPS = m.mps
 		inv.Devices = append(inv.Devices, g.Device)
 	}
 	if len(inv.Devices) == 0 {

@@ -10,6 +10,7 @@ import (
 // machine is what NVML reports about the whole machine, before any selection.
 type machine struct {
 	driver string
+	mps    string      // see Device.MPS
 	gpus   []candidate // by NVML index
 }
 

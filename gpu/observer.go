@@ -63,7 +63,9 @@ func (o *Observer) Look(ctx context.Context, own func(Device, Sample) uint64) (S
 	sight := Sight{GPUs: []Glance{}, DriverVersion: m.driver}
 	var split []candidate
 	for i, h := range o.monitor.Status() {
-		sight.GPUs = append(sight.GPUs, glanceAt(seen[i], readings[i], h))
+		glance := glanceAt(seen[i], readings[i], h)
+		glance.MPS = m.mps
+		sight.GPUs = append(sight.GPUs, glance)
 		if errors.Is(seen[i].unusable, errNoInstance) {
 			split = append(split, seen[i])
 		}

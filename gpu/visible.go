@@ -39,15 +39,19 @@ func (m machine) visible(opts Options) (view, error) {
 
 // ownTokens uses the index in PCI order as the token, because some frameworks parse
 // CUDA_VISIBLE_DEVICES as numbers (vllm#13815). If a GPU does not answer or is in MIG
-// mode, CUDA may or may not count it, and an index could mean its neighbor. Then it uses
-// UUIDs, which are unambiguous. It never mixes both, since CUDA stops reading where the
+// mode, CUDA may or may not count it, and an index could mean its neighbor; so it could if an
+// MPS daemon sees only some of the GPUs, which it numbers from 0. Then it uses UUIDs, which are unambiguous. It never mixes both, since CUDA stops reading where the
 // kind of token changes.
 func (m machine) ownTokens(pinUUID bool) view {
 	var v view
-	byUUID := m.haveUUIDs() && (pinUUID || m.uncountable() != "")
+	why := m.uncountable()
+	if m.mps != "" && len(m.gpus) > 1 {
+		why = "the MPS daemon may number the GPUs differently"
+	}
+	byUUID := m.haveUUIDs() && (pinUUID || why != "")
 	switch {
 	case byUUID && !pinUUID:
-		v.notes = append(v.notes, "workers are pinned by UUID, because "+m.uncountable())
+		v.notes = append(v.notes, "workers are pinned by UUID, because "+why)
 	case pinUUID && !byUUID:
 		v.notes = append(v.notes, "workers are pinned by index, because a GPU does not report its UUID")
 	}

@@ -50,6 +50,8 @@ func testKernels() map[string]func() plugins.Kernel {
 	kernels["test-sick"] = func() plugins.Kernel { return &sick{} }
 	kernels["test-sick-each"] = func() plugins.Kernel { return &sickEach{} }
 	kernels["test-company"] = func() plugins.Kernel { return &company{} }
+	kernels["test-mps"] = func() plugins.Kernel { return &client{} }
+	kernels["test-mps-each"] = func() plugins.Kernel { return &clientEach{} }
 	kernels["test-calls"] = func() plugins.Kernel { return &calls{} }
 	return kernels
 }

@@ -134,6 +134,9 @@ func (c *concurrent) feed() (next pause, err error) {
 	if err := c.sendAll(); err != nil {
 		return next, err
 	}
+	if c.search.limit == 0 {
+		c.worker.host.alone.end()
+	}
 	for _, l := range lanes {
 		if l.rereads() {
 			if err := l.reread(); err != nil {

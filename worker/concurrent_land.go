@@ -170,6 +170,8 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 	if err != nil {
 		return err
 	}
+	// If the job stops meanwhile, nothing is sent again.
+	_ = c.worker.host.begin(failure, func(d time.Duration) error { return c.worker.rest(c.loop.ctx, d) })
 	c.worker.log.Warn("the kernel was lost", "records in flight", len(suspects), "error", failure.Message)
 	blamed := c.search.blames(first) // then the others are not suspects
 	for _, f := range c.records.again {

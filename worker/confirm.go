@@ -118,13 +118,15 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 }
 
 // rest pauses, unless the job stops.
-func (s *search) rest(d time.Duration) error {
-	ctx, cancel := context.WithTimeout(s.run.ctx, d)
+func (s *search) rest(d time.Duration) error { return s.run.worker.rest(s.run.ctx, d) }
+
+func (w *Worker) rest(ctx context.Context, d time.Duration) error {
+	rest, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	select {
-	case <-ctx.Done():
-		return s.run.ctx.Err()
-	case <-s.run.worker.stops.jobStopped:
+	case <-rest.Done():
+		return ctx.Err()
+	case <-w.stops.jobStopped:
 		return errInterrupted
 	}
 }

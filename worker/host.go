@@ -45,6 +45,8 @@ type kernelHost struct {
 	warm     bool
 	computed bool // some process of this kernel has computed a batch
 	limits   limits
+	alone    alone
+	opened   time.Time // when the process was about to be opened
 	sources  sources
 	mark     string       // of the process and its descendants, in their environment
 	stuck    []proc.Stuck // processes that could not be killed and may still hold the device
@@ -109,9 +111,15 @@ func (h *kernelHost) ask(ctx context.Context) (plugins.Info, error) {
 
 // open prepares the running process for the device.
 func (h *kernelHost) open(ctx context.Context) error {
+	opened, err := h.alone.opening(ctx)
+	if err != nil {
+		return err
+	}
+	defer opened()
+	h.opened = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
-	err := h.process.Open(ctx, h.setup.Device, h.named.Config)
+	err = h.process.Open(ctx, h.setup.Device, h.named.Config)
 	h.warm = false
 	return h.timedOut(err, "open")
 }
@@ -121,6 +129,7 @@ func (h *kernelHost) start(ctx context.Context) error {
 		Path: h.named.Path, Args: h.named.Args, Env: h.environment(), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
+		MPS:          h.alone.path != "",
 		Inline:       os.Getenv("GPURUN_INLINE") != "", // for comparison and for tests
 	}
 	if len(h.stuck) > 0 {
@@ -193,7 +202,11 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 	if h.process != nil {
 		return false, nil
 	}
-	for attempt := range outsideStarts {
+	starts := outsideStarts
+	if h.alone.path != "" {
+		starts = faultedStarts
+	}
+	for attempt := range starts {
 		if err = h.restart(ctx); err == nil || fault.As(err) == nil || fault.As(err).Sign != fault.Outside {
 			break
 		}
@@ -209,6 +222,10 @@ func (h *kernelHost) alive(ctx context.Context) (restarted bool, err error) {
 // outsideStarts is how many times to start a kernel that is killed from outside while it
 // starts.
 const outsideStarts = 4
+
+// faultedStarts is the same on a GPU with MPS, for 100 s: after a fault, MPS serves no new
+// process before all others have noticed the fault and exited.
+const faultedStarts = 10
 
 // restart starts a process and opens its kernel.
 func (h *kernelHost) restart(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -42,15 +43,20 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 // reject it again. Neither is one that hung: its pieces settle the question sooner.
 //
 // A single record is blamed for a crash only if the process ended itself or nothing else
-// explains it (confirm.go). A process that ran out of host memory may have leaked it, so a
+// explains it (confirm.go); a fault of another worker may on a GPU with MPS (alone.go). A process that ran out of host memory may have leaked it, so a
 // fresh one tries the same records before the batch is split and before a record is blamed.
 func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 	task.verdicts = make([]verdict, len(task.sent))
 	s := &search{run: r, task: task, fresh: !r.worker.host.warm}
+	defer r.worker.host.alone.end()
+	first := failure
 	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(task.sent) == 1) {
 		failure = nil
 	}
 	failure, err := s.verifyDevice(failure)
+	if err == nil {
+		err = r.worker.host.begin(first, s.rest)
+	}
 	if err == nil {
 		err = s.prove()
 	}
@@ -326,7 +332,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	}
 	if failure := fault.As(err); failure != nil {
 		if failure, err = s.verifyDevice(failure); err == nil {
-			err = failure
+			err = cmp.Or(host.begin(failure, s.rest), error(failure))
 		}
 	}
 	return results, err

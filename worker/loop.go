@@ -147,6 +147,9 @@ func (c *loop) turn() (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if next.idle {
+		w.host.leave()
+	}
 	return c.wait(next)
 }
 

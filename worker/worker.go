@@ -104,7 +104,7 @@ func run(kernels map[string]func() plugins.Kernel) int {
 	}
 	w.host = &kernelHost{
 		setup: w.setup, builtins: slices.Sorted(maps.Keys(kernels)), kernels: kernels, log: w.log,
-		limits: newLimits(w.setup),
+		limits: newLimits(w.setup), alone: alone{path: w.setup.Alone},
 	}
 
 	go w.listen(cancel)

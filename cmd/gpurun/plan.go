@@ -163,5 +163,8 @@ func slotText(slot orchestrator.Slot) string {
 	if device.Memory > 0 {
 		parts = append(parts, fmt.Sprintf("%d MiB", device.Memory>>20))
 	}
+	if device.MPS != "" {
+		parts = append(parts, "MPS")
+	}
 	return strings.Join(parts, "  ")
 }

@@ -142,8 +142,11 @@ type Sign string
 
 const (
 	// Outside: a signal from outside killed the process, sent by a person, a scheduler, or
-	// the kernel when out of memory.
+	// the kernel when out of memory; or CUDA's multi-process service (MPS) ended it.
 	Outside Sign = "outside"
+	// Context: the process has lost its context on the device. If MPS is running, another
+	// process may have caused that, and the failure becomes one from outside.
+	Context Sign = "context"
 	// HostMemory: the host ran out of memory, not the device. A process that leaks cannot
 	// continue; a fresh one can.
 	HostMemory Sign = "host-memory"

@@ -78,6 +78,9 @@ func gpuRow(g host.GPU) []string {
 		place, g.Name, g.State, optional(g.Sample.Utilization, "%"), optional(g.Sample.Temperature, " °C"),
 		power, memory, slots, holdersText(g.Account),
 	}
+	if g.MPS != "" {
+		row = append(row, "MPS")
+	}
 	if g.Problem != "" {
 		row = append(row, plain(g.Problem))
 	}

@@ -19,6 +19,8 @@ func TestWriteOverview(t *testing.T) {
 	device := func(i int) gpu.Device {
 		return gpu.Device{Kind: gpu.GPU, Index: i, Name: "NVIDIA H200", Memory: 80 << 30}
 	}
+	shared := device(1)
+	shared.MPS = "/tmp/nvidia-mps"
 	o := host.Overview{
 		Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local), Host: "node7", DriverVersion: "580.1", Notes: []string{"one\nnote"},
 		GPUs: []host.GPU{
@@ -28,7 +30,7 @@ func TestWriteOverview(t *testing.T) {
 				Account: lease.Account{Leases: []lease.Lease{{Name: "nightly", Exclusive: true}}}, Slots: 2, Active: 1,
 			},
 			{
-				Glance:  gpu.Glance{Device: device(1), State: "OPTIMAL", Sample: gpu.Sample{Power: gpu.Some(watts)}},
+				Glance:  gpu.Glance{Device: shared, State: "OPTIMAL", Sample: gpu.Sample{Power: gpu.Some(watts)}},
 				Account: lease.Account{Leases: []lease.Lease{{Name: "a", Memory: 4 << 30}, {Name: "b", Memory: 1 << 30}}},
 			},
 			{Glance: gpu.Glance{Device: gpu.Device{Kind: gpu.GPU, Index: 0, Name: "MIG", Parent: &gpu.Parent{Index: 2}}, State: "OPTIMAL"}},
@@ -54,7 +56,7 @@ func TestWriteOverview(t *testing.T) {
 	want := `node7  2026-01-02 03:04:05  driver 580.1
 one note
 [0]    NVIDIA H200  NORMAL       93%  71 °C  250 / 700 W  40960 / 81920 MB  1/2 slots  nightly (all of it)
-[1]    NVIDIA H200  OPTIMAL      -    -      250 W        0 / 81920 MB      no slots   a 4096 MiB, b 1024 MiB
+[1]    NVIDIA H200  OPTIMAL      -    -      250 W        0 / 81920 MB      no slots   a 4096 MiB, b 1024 MiB  MPS
 [2:0]  MIG          OPTIMAL      -    -      -            -                 no slots   free
 [3]    NVIDIA H200  UNAVAILABLE  the GPU is lost
 [4]    NVIDIA H200  UNAVAILABLE  the NVIDIA driver does not answer

@@ -62,6 +62,9 @@ type Setup struct {
 	// Programs are the kernel's files as the orchestrator has read them, so that each
 	// worker need not read them again.
 	Programs []Program `json:"programs,omitempty"`
+	// Alone is a file with which the workers of a GPU keep apart if a fault of one ends all of
+	// them; empty without CUDA's multi-process service.
+	Alone string `json:"alone,omitempty"`
 	// Proven starts with a record that succeeded in an earlier run or worker: a kernel
 	// that fails on it now fails on everything. Nil if there is none.
 	Proven *chunk.Chunk `json:"proven,omitempty"`

@@ -39,6 +39,9 @@ func (s *slotRun) open(ctx context.Context) *fault.Error {
 	if setup.SocketDir, err = socketDir(s.fleet.Options, fmt.Sprintf("w%d-%d", s.slot.Number, s.fleet.numbers.Add(1))); err != nil {
 		return fault.TempFolder.New("make temporary folder: %w", err)
 	}
+	if device := s.slot.Devices[0]; device.MPS != "" {
+		setup.Alone = filepath.Join(filepath.Dir(setup.SocketDir), "alone-"+device.ID())
+	}
 	if setup.Proven == nil {
 		if proof := s.fleet.ledger.proof(); proof != nil {
 			located := s.fleet.Locate(*proof)

@@ -166,7 +166,10 @@ func (k *kernel) classify(err error) error {
 	}
 	found, sign := symptom.Diagnose(e.Detail)
 	if found != fault.OOM && !(found == fault.Device && k.onGPU) {
-		found, sign = fault.Batch, ""
+		if found != fault.Crash { // otherwise a new program may succeed, and the sign says why
+			sign = ""
+		}
+		found = fault.Batch
 		if killed := (*killedError)(nil); errors.As(err, &killed) {
 			found = fault.Crash
 			if killed.exit.Foreign() {

@@ -22,6 +22,7 @@ type link struct {
 	explain func(error) error
 	fail    func(error)     // completes everything in flight
 	arena   *protocol.Arena // nil if there is none
+	mps     bool            // see Command
 
 	mu       sync.Mutex // guards what follows, batches and asking
 	broken   error      // why nothing more can be sent
@@ -41,7 +42,16 @@ func (l *link) unpackComputing(failure []byte, kind fault.Kind) error {
 	if e == nil {
 		return nil
 	}
-	return fault.As(symptom.Classify(kind, e, l.isOnCPU())).Bounded()
+	return l.fromOutside(fault.As(symptom.Classify(kind, e, l.isOnCPU())).Bounded())
+}
+
+// fromOutside returns the failure of a process that may have lost its context by the fault of
+// another as one from outside.
+func (l *link) fromOutside(e *fault.Error) *fault.Error {
+	if l.mps && e.Sign == fault.Context {
+		return e.Signed(fault.Outside)
+	}
+	return e
 }
 
 func (l *link) isClosed() bool {

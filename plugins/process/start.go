@@ -45,6 +45,8 @@ type Command struct {
 	StartTimeout time.Duration
 	// Inline sends records and results in the messages instead of in shared memory.
 	Inline bool
+	// MPS: a fault of another process on the device ends this one, too.
+	MPS bool
 	// CloseTimeout is how long the kernel may take to close before it is killed;
 	// 0 means 10 seconds.
 	CloseTimeout time.Duration
@@ -141,7 +143,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		shared.Close()
 		return nil, err
 	}
-	c.client.link.explain, c.client.link.arena = c.explain, shared
+	c.client.link.explain, c.client.link.arena, c.client.link.mps = c.explain, shared, command.MPS
 	return newProcess(c.client, c), nil
 }
 
@@ -274,7 +276,7 @@ func (c *child) explain(err error) error {
 	select {
 	case <-c.runner.process.Done():
 		exit := c.runner.process.Exit()
-		return symptom.Died("kernel process ended: "+exit.String(), exit.Foreign(), c.lastOutput())
+		return c.client.link.fromOutside(symptom.Died("kernel process ended: "+exit.String(), exit.Foreign(), c.lastOutput()))
 	case <-time.After(c.deathWait):
 		return fault.KernelCrashed.New("connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(c.lastOutput())
 	}

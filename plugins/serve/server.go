@@ -151,6 +151,8 @@ func (s *server) loss() error {
 		kind, sign = found, how
 	} else if exit.Foreign() && s.hung.Load() == nil {
 		sign = fault.Outside
+	} else if found == fault.Crash {
+		sign = how
 	}
 	return fault.ServerEnded.Of(kind, "%s", s.ended()).WithDetail(s.words.String()).Signed(sign)
 }

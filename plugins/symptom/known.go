@@ -75,9 +75,31 @@ var knownSymptoms = []symptoms{
 		{"unable to determine the device handle for gpu",
 			"Unable to determine the device handle for GPU0000:4F:00.0: Unknown Error"},
 	}},
+	// CUDA's multi-process service: another process has ended this one's context, or is the reason
+	// why it gets none.
+	{fault.Crash, fault.Outside, []symptom{
+		// CUDA 810.
+		{"the mps client has been terminated by the server|cuda_error_mps_client_terminated|cudaerrormpsclientterminated",
+			"RuntimeError: CUDA error: the MPS client has been terminated by the server"},
+		// CUDA 806.
+		{"the remote procedural call between the mps server and the mps client failed|cuda_error_mps_rpc_failure|cudaerrormpsrpcfailure",
+			"cuLaunchKernel: CUDA_ERROR_MPS_RPC_FAILURE"},
+		// CUDA 807.
+		{"mps server is not ready to accept new mps client requests|cuda_error_mps_server_not_ready|cudaerrormpsservernotready",
+			"RuntimeError: CUDA error: MPS server is not ready to accept new MPS client requests"},
+		// CUDA 805.
+		{"mps client failed to connect to the mps control daemon or the mps server|cuda_error_mps_connection_failed|cudaerrormpsconnectionfailed",
+			"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 805: MPS client failed to connect to the MPS control daemon or the MPS server"},
+		// CUDA 808.
+		{"the hardware resources required to create mps client have been exhausted|cuda_error_mps_max_clients_reached|cudaerrormpsmaxclientsreached",
+			"cuCtxCreate: CUDA_ERROR_MPS_MAX_CLIENTS_REACHED"},
+		// CUDA 809.
+		{"the hardware resources required to support device connections have been exhausted|cuda_error_mps_max_connections_reached|cudaerrormpsmaxconnectionsreached",
+			"cuCtxCreate: CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED"},
+	}},
 	// The device works, but this process's context on it does not: for each of these,
 	// CUDA's documentation says that the process must be restarted.
-	{fault.Crash, "", []symptom{
+	{fault.Crash, fault.Context, []symptom{
 		// CUDA 700.
 		{"an illegal memory access was encountered|cuda_error_illegal_address|cudaerrorillegaladdress",
 			"CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=node7 ; expr=cudaStreamSynchronize(stream);"},
@@ -111,12 +133,6 @@ var knownSymptoms = []symptoms{
 		// CUDA driver 709.
 		{"cuda_error_context_is_destroyed",
 			"cuLaunchKernel: CUDA_ERROR_CONTEXT_IS_DESTROYED"},
-		// CUDA driver 810.
-		{"cuda_error_mps_client_terminated",
-			"cuStreamSynchronize: CUDA_ERROR_MPS_CLIENT_TERMINATED"},
-		// CUDA driver 806.
-		{"cuda_error_mps_rpc_failure",
-			"cuLaunchKernel: CUDA_ERROR_MPS_RPC_FAILURE"},
 		// CUDA 999; if the device is lost, the next process gets the error that says so.
 		{"cuda error: unknown error|cuda_error_unknown|cudaerrorunknown",
 			"RuntimeError: CUDA error: unknown error"},

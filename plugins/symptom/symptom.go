@@ -11,7 +11,7 @@ import (
 // [fault.OOM] if device memory ran out, with [fault.HostMemory] if host memory did;
 // [fault.Device] if the device is lost, always with [fault.Text], because the text may be
 // part of a record; [fault.Crash] if the device works but the process can no longer use
-// it; [fault.Unknown] if it does not recognize the text.
+// it, with [fault.Context], or with [fault.Outside] if another process is the reason; [fault.Unknown] if it does not recognize the text.
 //
 // Kernels need not call it: gpurun applies it to every unclassified error. The message
 // may have many lines; later lines take precedence. In Python tracebacks, Diagnose
@@ -83,13 +83,16 @@ func Classify(kind fault.Kind, err error, onCPU bool) error {
 
 // Died returns the failure for a process of a kernel that exited while it was working, with the
 // end of its output. foreign: a signal from outside killed it.
-func Died(how string, foreign bool, output string) error {
+func Died(how string, foreign bool, output string) *fault.Error {
 	e := fault.KernelCrashed.New("%s", how).WithDetail(output)
 	if foreign {
 		return e.Signed(fault.Outside)
 	}
-	if _, sign := Diagnose(output); sign == fault.HostMemory {
+	switch _, sign := Diagnose(output); sign {
+	case fault.HostMemory:
 		e.Kind, e.Sign = fault.OOM, sign
+	case fault.Outside, fault.Context:
+		e.Sign = sign
 	}
 	return e
 }
