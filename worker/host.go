@@ -111,15 +111,10 @@ func (h *kernelHost) ask(ctx context.Context) (plugins.Info, error) {
 
 // open prepares the running process for the device.
 func (h *kernelHost) open(ctx context.Context) error {
-	opened, err := h.alone.opening(ctx)
-	if err != nil {
-		return err
-	}
-	defer opened()
 	h.opened = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
-	err = h.process.Open(ctx, h.setup.Device, h.named.Config)
+	err := h.process.Open(ctx, h.setup.Device, h.named.Config)
 	h.warm = false
 	return h.timedOut(err, "open")
 }
