@@ -30,8 +30,8 @@ const (
 // exitGrace is how long a template may take to run its exit handlers.
 const exitGrace = time.Second
 
-// acceptPause is how long the guard waits for a descriptor if it has none left.
-const acceptPause = 100 * time.Millisecond
+// acceptPause is how long the guard waits if it has no descriptor left.
+const acceptPause = 10 * time.Millisecond
 
 // forkTime is how long a template may take to fork. One that takes longer waits for a lock.
 const forkTime = 10 * time.Second
@@ -119,16 +119,22 @@ func (g *guard) end() {
 }
 
 func (g *guard) accept(listener net.Listener) {
+	spare, _ := os.Open(os.DevNull)
 	for {
 		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
+		switch {
+		case err == nil:
+			go g.serve(conn.(*net.UnixConn))
+		case errors.Is(err, net.ErrClosed):
 			return
-		}
-		if err != nil { // there are too many open files
+		default: // too many open files: whoever asks starts its process without a template
+			spare.Close()
+			if conn, err := listener.Accept(); err == nil {
+				conn.Close()
+			}
 			time.Sleep(acceptPause)
-			continue
+			spare, _ = os.Open(os.DevNull)
 		}
-		go g.serve(conn.(*net.UnixConn))
 	}
 }
 

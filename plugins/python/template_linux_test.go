@@ -27,6 +27,11 @@ import (
 // environment.
 func startGuard(t *testing.T, env ...string) (end func()) {
 	t.Helper()
+	return startLimitedGuard(t, "", env...)
+}
+
+func startLimitedGuard(t *testing.T, limit string, env ...string) (end func()) {
+	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "gt-") // short enough for a socket
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +41,7 @@ func startGuard(t *testing.T, env ...string) (end func()) {
 		t.Fatal(err)
 	}
 	guard, err := template.Start(proc.Command{
-		Path: self, Env: append(os.Environ(), append(env, kernelVariable+"=templates")...), Stdout: os.Stderr, Stderr: os.Stderr,
+		Path: "/bin/sh", Args: []string{"-c", limit + "exec " + self}, Env: append(os.Environ(), append(env, kernelVariable+"=templates")...), Stdout: os.Stderr, Stderr: os.Stderr,
 	}, filepath.Join(dir, "t"), func(string, time.Duration) {})
 	if err != nil {
 		t.Fatal(err)
@@ -439,4 +444,22 @@ func TestTemplateChainOfFolders(t *testing.T) {
 	}
 	startGuard(t)
 	expect(t, start(t, "", chained), []string{"{}"}, want)
+}
+
+// A guard that can open no more files, and then a template that cannot, refuse: no worker fails or
+// waits.
+func TestTemplateGuardWithoutDescriptors(t *testing.T) {
+	interpreter := withPackage(t, "numpy")
+	startLimitedGuard(t, "ulimit -n 26; ")
+	m := moduleLevel{source: "def value(): return 1"}
+	path, ways := m.write(t), map[string]int{}
+	for i := 0; i < 26 && ways["fresh"] < 3; i++ {
+		_, how, got := m.worker(t, path, interpreter)
+		if ways[how]++; got.Result != `x="1"` {
+			t.Errorf("%s: %+v", how, got)
+		}
+	}
+	if ways["forked"] == 0 || ways["fresh"] == 0 {
+		t.Errorf("this test shows nothing: %v", ways)
+	}
 }
