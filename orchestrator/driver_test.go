@@ -51,11 +51,16 @@ func driverOf(t *testing.T, config orchestrator.Config) driverJob {
 // be found.
 func startDriver(t *testing.T, job driverJob, mark string, env ...string) *driver {
 	t.Helper()
+	return startCommand(t, exec.Command(wire.Self()), job, mark, env...)
+}
+
+// startCommand starts a job with a command that becomes its program.
+func startCommand(t *testing.T, cmd *exec.Cmd, job driverJob, mark string, env ...string) *driver {
+	t.Helper()
 	encoded, err := json.Marshal(job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(wire.Self())
 	cmd.Env = append(os.Environ(), driverVariable+"="+string(encoded), "TEST_MARK="+mark)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr

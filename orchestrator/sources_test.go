@@ -133,19 +133,22 @@ def process(batch):
     return {"v": [version()] * len(batch)}
 `
 
-// A kernel process that is restarted in the middle of a job loads the same files as the
-// first, or the job stops and names the file.
+// A kernel process that is restarted in the middle of a job runs the same files as the
+// first: its template has them. One without a template loads them again; if they differ, the
+// job stops and names the file.
 func TestRestartLoadsTheSameSources(t *testing.T) {
 	t.Parallel()
 	inKernel := fmt.Sprintf(editing, helperOne)
-	importing := fmt.Sprintf(editing, "from helper import version")
+	importing := fmt.Sprintf(editing, "from helper import version\nfork = False")
 	for name, test := range map[string]struct {
 		changed         string
 		kernel, newFile string
+		template        bool
 	}{
-		"kernel file":   {"kernel.py", inKernel, strings.ReplaceAll(inKernel, "return 1", "return 2")},
-		"module":        {"helper.py", importing, helperTwo},
-		"broken module": {"helper.py", importing, "def version(: return 2\n"},
+		"kernel file":        {"kernel.py", inKernel, strings.ReplaceAll(inKernel, "return 1", "return 2"), false},
+		"module":             {"helper.py", importing, helperTwo, false},
+		"broken module":      {"helper.py", importing, "def version(: return 2\n", false},
+		"module in template": {"helper.py", strings.ReplaceAll(importing, "fork = False", ""), helperTwo, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,6 +156,12 @@ func TestRestartLoadsTheSameSources(t *testing.T) {
 			c.Devices.GPUs = "cpu:1"
 			old := d.read(test.changed)
 			report, err := run(t, c)
+			if test.template {
+				if err != nil || d.read("out.jsonl") != versioned(1) {
+					t.Errorf("%v, output:\n%s", err, d.read("out.jsonl"))
+				}
+				return
+			}
 			wantFault(t, err, fault.Stopped, d.join(test.changed), "[kernel-edited ]")
 			if report.Succeeded == 0 || report.Failed > 0 {
 				t.Errorf("%+v", report)

@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -151,6 +152,43 @@ func TestTemplateDeaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A template that is killed while it loads is none: the workers start without.
+func TestTemplateKilledWhileItLoads(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	d := newJobDir(t, numbered(100))
+	d.write("kernel.py", `
+import os
+try: os.mkdir(os.path.dirname(os.path.abspath(__file__)) + "/once")
+except FileExistsError: pass
+else: os.kill(os.getpid(), 9)
+def process(batch): return {"x": batch["id"]}
+`)
+	if report := mustRun(t, d, d.config(d.join("kernel.py"))); report.Succeeded != 100 || report.Failed > 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// Shared memory of the system that is full is no obstacle: templates and their children have their
+// own.
+func TestTemplateWithoutSharedMemory(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	d := newJobDir(t, numbered(1000))
+	d.write("kernel.py", "import os\nloaded = os.getpid()\ndef setup():\n    assert os.getpid() != loaded\ndef process(batch): return {'x': batch['id']}")
+	const full = "mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full"
+	if text, err := exec.Command("unshare", "-m", "sh", "-c", full).CombinedOutput(); err != nil {
+		t.Skipf("NOT TESTED: a job without shared memory, because this user may not mount: %v %s", err, text)
+	}
+	mark := fmt.Sprintf("templates-memory-%d", os.Getpid())
+	job := startCommand(t, exec.Command("unshare", "-m", "sh", "-c", full+` && exec "$0"`, wire.Self()), driverOf(t, d.config(d.join("kernel.py"))), mark)
+	end := job.wait(t)
+	if !end.done() || end.report.Succeeded != 1000 {
+		t.Fatalf("%s: %+v\n%s", end, end.report, d.logs())
+	}
+	awaitGone(t, mark)
 }
 
 // awaitDead waits until none of the processes is left.
