@@ -32,6 +32,21 @@ func ownerOf(mark string) (owner Identity) {
 	return owner
 }
 
+// WorksForUs reports whether a process descends from this one or, with the variable set to a mark
+// that this process has made, works for it.
+func WorksForUs(pid int, variable string) bool {
+	if IsDescendant(pid, os.Getpid()) {
+		return true
+	}
+	environ, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if mark, ok := strings.CutPrefix(entry, variable+"="); ok {
+			return ownerOf(mark) == Self()
+		}
+	}
+	return false
+}
+
 // abandonedGrace is how long the processes of a dead owner may take to exit by themselves,
 // and then again when killed. Its guards kill them first and find more than this process
 // does. A process that does not exit must not delay every job.

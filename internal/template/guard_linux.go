@@ -42,8 +42,10 @@ type guard struct {
 	templates map[string]*template
 	children  map[string]int // by their mark: a kernel process may have several
 	ended     bool           // no template may start
-	// used is told the CPU time of each child that has exited.
-	used func(usage)
+	// used is told the CPU time of each child that has exited. spent is that of the owners, if
+	// they ask for it.
+	used  func(usage)
+	spent map[string]time.Duration
 }
 
 // template is a process that forks.
@@ -143,8 +145,8 @@ func (g *guard) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	var first order
 	files, err := receive(conn, &first)
-	if err == nil && (first.List || first.Stop) {
-		_ = send(conn, report{Warm: g.warm(first.Stop)})
+	if err == nil && (first.List || first.Stop || first.Used != "") {
+		_ = send(conn, report{PID: os.Getpid(), Warm: g.warm(first.Stop), CPU: g.usage(first.Used)})
 	}
 	if err != nil || first.Request == nil || len(files) == 0 {
 		closeAll(files)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/gpurun/gpurun/internal/proc"
 )
@@ -32,6 +33,10 @@ func ServeWarm() int { return 2 }
 
 // KeepWarm fails.
 func KeepWarm(string, ...string) (string, error) { return "", errors.New("only on Linux") }
+
+// WarmGuard and WarmUsage find nothing.
+func WarmGuard() int                 { return 0 }
+func WarmUsage(string) time.Duration { return 0 }
 
 // ListWarm returns no templates.
 func ListWarm(bool) ([]Warm, error) { return nil, nil }

@@ -122,6 +122,8 @@ type order struct {
 	// List asks for the templates; Stop ends those that have no children, and a guard without any.
 	List bool `json:"list,omitempty"`
 	Stop bool `json:"stop,omitempty"`
+	// Used asks for the CPU time of the exited children of an owner, once.
+	Used string `json:"used,omitempty"`
 }
 
 // report is a message from the guard.
@@ -133,6 +135,8 @@ type report struct {
 	Refused string     `json:"refused,omitempty"`
 	Exit    *proc.Exit `json:"exit,omitempty"`
 	Warm    []Warm     `json:"warm,omitempty"`
+	// CPU answers Used.
+	CPU time.Duration `json:"cpu,omitempty"`
 }
 
 // Warm is a template that outlives jobs.

@@ -112,7 +112,9 @@ func ServeWarm() int {
 		return 2
 	}
 	listening.Close()
-	g := newGuard(func(usage) {})
+	cpu := make(map[string]time.Duration)
+	g := newGuard(func(u usage) { cpu[u.Owner] += u.CPU })
+	g.spent = cpu
 	defer proc.ReapOrphans()()
 	go g.accept(privately{listener})
 	for idle := 0; ; {
@@ -249,23 +251,48 @@ func (g *guard) warm(stop bool) []Warm {
 	return list
 }
 
+// usage returns the CPU time of an owner's exited children, and forgets it.
+func (g *guard) usage(owner string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer delete(g.spent, owner)
+	return g.spent[owner]
+}
+
 // ListWarm returns this user's warm templates. With stop, it ends those that no job uses.
 func ListWarm(stop bool) ([]Warm, error) {
+	answer, err := askWarm(order{List: !stop, Stop: stop})
+	return answer.Warm, err
+}
+
+// WarmGuard returns the pid of the guard of this user's warm templates, 0 if there is none.
+func WarmGuard() int {
+	answer, _ := askWarm(order{List: true})
+	return answer.PID
+}
+
+// WarmUsage returns the CPU time of exited children of warm templates, by their owner.
+func WarmUsage(owner string) time.Duration {
+	answer, _ := askWarm(order{Used: owner})
+	return answer.CPU
+}
+
+// askWarm asks the guard of warm templates. Without one, the answer is empty.
+func askWarm(o order) (answer report, err error) {
 	dir, err := Folder()
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "warm"), Net: "unixpacket"})
 	if err != nil {
-		return nil, nil // there is no guard
+		return answer, nil
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if err := send(conn, order{List: !stop, Stop: stop}); err != nil {
-		return nil, err
+	if err := send(conn, o); err != nil {
+		return answer, err
 	}
-	var answer report
 	files, err := receive(conn, &answer)
 	closeAll(files)
-	return answer.Warm, err
+	return answer, err
 }

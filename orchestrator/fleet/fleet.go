@@ -52,7 +52,7 @@ func New(o Options) *Fleet {
 	if o.Stagger {
 		f.stagger = newStagger()
 	}
-	o.Scaling.Cores, o.Scaling.Emit = o.Process.Cores, o.Emit
+	o.Scaling.Cores, o.Scaling.Emit, o.Scaling.Own = o.Process.Cores, o.Emit, isOurs
 	f.scaler = scaler.New(f.crew, o.Scaling)
 	return f
 }

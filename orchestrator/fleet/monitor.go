@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -59,8 +58,8 @@ func gpusOf(slots []event.Slot) (devices []gpu.Device) {
 
 // sample starts sampling the GPUs.
 func (m *deviceMonitor) sample(ctx context.Context, all *sync.WaitGroup, devices []gpu.Device, o Options) (err error) {
-	self, options := os.Getpid(), *o.Monitor
-	options.Own = func(pid int) bool { return proc.IsDescendant(pid, self) }
+	options := *o.Monitor
+	options.Own = isOurs
 	options.OnSample, options.OnEvent = m.onSamples, m.onEvent
 	options.OnLost = func(d gpu.Device) {
 		m.roster.retire(d, fault.GPULost.New("the driver reports %s: the GPU is lost", d))
@@ -143,3 +142,6 @@ func (m *deviceMonitor) health(name string) (gpu.Health, bool) {
 	}
 	return all[i], true
 }
+
+// isOurs reports whether a process works for this job.
+func isOurs(pid int) bool { return proc.WorksForUs(pid, wire.MarkVariable) }

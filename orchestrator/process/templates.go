@@ -80,8 +80,11 @@ func (t *Templates) guard(device string) int {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if g := t.guards[device]; g != nil {
+	switch g := t.guards[device]; {
+	case g != nil:
 		return g.PID()
+	case t.keep > 0:
+		return template.WarmGuard()
 	}
 	return 0
 }
@@ -100,6 +103,9 @@ func (t *Templates) of(mark string) time.Duration {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.keep > 0 {
+		t.cpu[mark] += template.WarmUsage(mark)
+	}
 	return t.cpu[mark]
 }
 

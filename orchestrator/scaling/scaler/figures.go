@@ -1,11 +1,9 @@
 package scaler
 
 import (
-	"os"
 	"time"
 
 	"github.com/gpurun/gpurun/gpu"
-	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/resources"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
@@ -102,7 +100,7 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 	if !known {
 		return
 	}
-	own := ownMemory(h)
+	own := ownMemory(h, g.scaler.Own)
 	f.Others = memory.Used - min(memory.Used, own)
 	usable := g.scaler.Usable(memory.Total)
 	f.DeviceFree = max(1, usable-min(usable, memory.Used))
@@ -113,11 +111,10 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 
 // ownMemory returns how much of a device's memory the job's processes use. Where the
 // driver does not show them, it is what is used now and was not before the job.
-func ownMemory(h gpu.Health) (own uint64) {
-	self := os.Getpid()
+func ownMemory(h gpu.Health, is func(pid int) bool) (own uint64) {
 	processes, _ := h.Sample.Processes.Get()
 	for _, p := range processes {
-		if proc.IsDescendant(p.PID, self) {
+		if is(p.PID) {
 			own += p.Memory.Or(0)
 		}
 	}

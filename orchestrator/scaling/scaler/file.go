@@ -20,6 +20,7 @@ type Options struct {
 	File    string           // where this one does; "" for nowhere
 	Cores   int              // that all workers share
 	Emit    func(event.Event)
+	Own     func(pid int) bool // whether a process works for the job
 	// Memory is how many bytes of each device the job holds; 0 for all of it. More acquires
 	// further ones; nil means that there are none. Usable returns how much of a device's memory
 	// all workers may use together; MinMemory is what one needs.
