@@ -68,6 +68,7 @@ func (j *job) report(done fleet.Report, answers int64) Report {
 	r.Resumed, r.ResumedAnswers, r.Answers = j.before.Records, j.earlier.Answers, answers
 	r.In, r.Blank, r.Uncounted, r.Nulls = max(total, done.Tally.Records), j.source.Blank(), !known, done.Nulls
 	r.Workers, r.Scaling, r.Sick, r.Latency = done.Workers, done.Scaling, done.Sick, Summarize(done.Latency)
+	r.Start = startsOf(done.Workers)
 	if !done.Opened.IsZero() {
 		r.Load = done.Opened.Sub(j.started)
 	}

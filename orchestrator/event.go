@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/orchestrator/event"
+	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
 // Event is something that happened in a job: one of the types below.
@@ -11,6 +12,7 @@ type Event = event.Event
 // What happens to workers, chunks and devices.
 type (
 	WorkerStarted = event.WorkerStarted
+	WorkerPhase   = event.WorkerPhase
 	WorkerReady   = event.WorkerReady
 	WorkerLost    = event.WorkerLost
 	WorkerLeft    = event.WorkerLeft
@@ -32,7 +34,19 @@ type (
 	SegmentStats  = event.SegmentStats
 	SickDevice    = event.SickDevice
 	WorkerReport  = event.WorkerReport
+	Start         = event.Start
+	StartPhase    = event.StartPhase
+	Imports       = kernel.Imports
+	Import        = kernel.Import
 	ScalingReport = event.ScalingReport
+)
+
+// The phases of the start of a kernel.
+const (
+	StartImporting  = event.StartImporting
+	StartLoading    = event.StartLoading
+	StartFirstBatch = event.StartFirstBatch
+	StartDone       = event.StartDone
 )
 
 // Planned: the input is counted, the devices are known, nothing has started.

@@ -3,6 +3,7 @@ package orchestrator_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,70 @@ func TestPythonIsolatesRaisingRecords(t *testing.T) {
 			// fail on everything; the others are not.
 			if w := report.Workers[0]; w.Batches != 20 || w.Retries > 19+40 {
 				t.Errorf("%d batches, %d retries", w.Batches, w.Retries)
+			}
+		})
+	}
+}
+
+// A start reports its phases in order and how long each took, however the interpreter starts. Only
+// a forked one has not paid for the imports that it waited for.
+func TestStartOfPythonKernel(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	const source = `
+import time
+import slow_package
+time.sleep(0.1)
+def setup(ctx): time.sleep(0.1)
+def process(batch):
+    time.sleep(0.1)
+    return {"x": batch["id"]}
+`
+	for name, test := range map[string]struct {
+		source string
+		forked bool
+	}{
+		"forked":   {source, true},
+		"chain":    {source, true},
+		"fresh":    {source + "fork = False\n", false},
+		"not safe": {source + "import threading\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newJobDir(t, numbered(4))
+			d.write("kernel.py", test.source)
+			d.write("slow_package.py", "import time\ntime.sleep(0.3)\n")
+			c := d.config(d.join("kernel.py"))
+			if name == "chain" { // of processes
+				c.Kernel.Name += " → echo"
+			}
+			c.Batching.Size, c.Devices.GPUs = 2, "cpu:1"
+			var phases []orchestrator.StartPhase
+			c.Display.OnEvent = func(e orchestrator.Event) {
+				if e, is := e.(orchestrator.WorkerPhase); is {
+					phases = append(phases, e.Phase)
+				}
+			}
+			report, err := run(t, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []orchestrator.StartPhase{orchestrator.StartImporting, orchestrator.StartLoading, orchestrator.StartFirstBatch, orchestrator.StartDone}
+			if !slices.Equal(phases, want) {
+				t.Errorf("the phases are %q", phases)
+			}
+			if report.Start == nil {
+				t.Fatal("no start is reported")
+			}
+			s := report.Start.First
+			if s.Importing <= 0 || s.Loading <= 0 || s.FirstBatch <= 0 || s.Imports.Took <= 0 || s.Imports.Took > s.Importing || report.Start.Typical != nil {
+				t.Errorf("the start is %+v", *report.Start)
+			}
+			if len(s.Imports.Slowest) == 0 || s.Imports.Slowest[0].Name != "slow_package" {
+				t.Errorf("the slowest imports are %v", s.Imports.Slowest)
+			}
+			if forked := s.Imports.Shared > 0; forked != test.forked {
+				t.Errorf("%s of the imports are shared", s.Imports.Shared)
 			}
 		})
 	}

@@ -79,6 +79,8 @@ type Report struct {
 	// Load is the time until the first kernel was open. Rate leaves it out.
 	Load time.Duration `json:"load_ns"`
 	Rate float64       `json:"records_per_second"`
+	// Start is how the workers of this run started; nil if none did, or if that is not known.
+	Start *StartReport `json:"start,omitempty"`
 	// Concurrency is how many records each kernel computed at a time, 0 if it computed
 	// batches. Unit is what it computed, "batches" or "records"; Latency is how long one took.
 	Concurrency int    `json:"concurrency,omitempty"`

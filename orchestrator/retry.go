@@ -238,7 +238,7 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 		Records: report.In, Succeeded: report.Succeeded, Dropped: report.Dropped, Failed: merged.Tally.Failed,
 	}}
 	parts := commit.NewManifest(merged.Parts, done.Counts, r.job.Format)
-	report.Started, report.Workers, report.Retried = again.Started, again.Workers, again.In
+	report.Started, report.Workers, report.Start, report.Retried = again.Started, again.Workers, again.Start, again.In
 	report.Sick = append(report.Sick, again.Sick...)
 	report.close(time.Now(), done)
 	report.Elapsed, report.Load, report.Rate, report.Nulls = again.Elapsed, again.Load, again.Rate, again.Nulls

@@ -59,6 +59,12 @@ type Info = kernel.Info
 // Device is where a kernel runs; see [kernel.Device].
 type Device = kernel.Device
 
+// Imports is what a kernel process has imported; see [kernel.Imports].
+type Imports = kernel.Imports
+
+// Import is one of [Imports].
+type Import = kernel.Import
+
 // Config is the JSON value that the user passed with --kernel-config; empty if none.
 type Config []byte
 

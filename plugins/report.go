@@ -49,11 +49,19 @@ type FrameworkMemory struct {
 	Cached    uint64 `json:"cached"`
 }
 
+// ImportReporter is implemented by kernels that know how long the imports of their code took.
+// Imports is called after Open.
+type ImportReporter interface {
+	Imports() Imports
+}
+
 // Report is what a kernel process tells of itself with a reply.
 type Report struct {
 	Sources  []Source         `json:"sources,omitempty"`
 	Warnings []string         `json:"warnings,omitempty"`
 	Memory   *FrameworkMemory `json:"memory,omitempty"`
+	// Imports are reported once.
+	Imports *Imports `json:"imports,omitempty"`
 }
 
 // reporter tells each thing once.
@@ -61,6 +69,7 @@ type reporter struct {
 	sources  SourceReporter // nil if the kernel is not one
 	warnings Warner
 	memory   MemoryReporter
+	imports  ImportReporter // nil, too, once they are reported
 
 	mu    sync.Mutex
 	told  map[any]bool // sources and warnings
@@ -73,6 +82,7 @@ func newReporter(k Kernel) *reporter {
 	r.sources, _ = k.(SourceReporter)
 	r.warnings, _ = k.(Warner)
 	r.memory, _ = k.(MemoryReporter)
+	r.imports, _ = k.(ImportReporter)
 	return r
 }
 
@@ -92,7 +102,10 @@ func (r *reporter) next() []byte {
 	if held := r.heldMemory(); held != r.held {
 		r.held, report.Memory = held, &held
 	}
-	if report.Sources == nil && report.Warnings == nil && report.Memory == nil {
+	if r.imports != nil {
+		report.Imports, r.imports = new(r.imports.Imports()), nil
+	}
+	if report.Sources == nil && report.Warnings == nil && report.Memory == nil && report.Imports == nil {
 		return nil
 	}
 	return encode(report)

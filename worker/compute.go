@@ -185,7 +185,7 @@ func (c *computing) finishHead(err error) error {
 	if err == nil {
 		if task.results.Isolated() {
 			task.run.stats.Retries++
-			task.run.isolated(task, 0, task.results)
+			task.run.isolated(task, 0, task.results, took)
 		} else {
 			c.averageTime(took)
 			c.worker.host.good(took, task.load)

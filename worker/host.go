@@ -44,6 +44,7 @@ type kernelHost struct {
 	// long as opening the kernel, because frameworks compile and cache during it.
 	warm     bool
 	computed bool // some process of this kernel has computed a batch
+	start    start
 	limits   limits
 	alone    alone
 	opened   time.Time // when the process was about to be opened
@@ -94,15 +95,19 @@ func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
 		return plugins.Info{}, err
 	}
 	h.named = named
-	if err := h.start(ctx); err != nil {
-		return plugins.Info{}, err
-	}
-	h.info, err = h.ask(ctx)
+	h.info, err = h.bringUp(ctx)
 	h.limits.describe(h.info)
 	return h.info, err
 }
 
-func (h *kernelHost) ask(ctx context.Context) (plugins.Info, error) {
+// bringUp starts the process, which imports its code before it describes the kernel.
+func (h *kernelHost) bringUp(ctx context.Context) (plugins.Info, error) {
+	if h.kernels[h.named.Within] == nil {
+		h.start.begin(h.named.Python)
+	}
+	if err := h.launch(ctx); err != nil {
+		return plugins.Info{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
 	info, err := h.process.Describe(ctx, h.named.Config)
@@ -114,12 +119,15 @@ func (h *kernelHost) open(ctx context.Context) error {
 	h.opened = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
+	h.start.imported()
 	err := h.process.Open(ctx, h.setup.Device, h.named.Config)
-	h.warm = false
+	if h.warm = false; err == nil {
+		h.start.opened(h.process.Imports(), h.info.Concurrency == 0)
+	}
 	return h.timedOut(err, "open")
 }
 
-func (h *kernelHost) start(ctx context.Context) error {
+func (h *kernelHost) launch(ctx context.Context) error {
 	command := process.Command{
 		Path: h.named.Path, Args: h.named.Args, Env: h.environment(), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
@@ -157,11 +165,15 @@ func (h *kernelHost) start(ctx context.Context) error {
 
 // environment is what the next process gets. An interpreter that a template forks is no
 // descendant of this worker, and is found by its mark.
+// A process with the variable of templates opens its kernel, so that it may import its code early;
+// the socket is empty if interpreters start fresh.
 func (h *kernelHost) environment() []string {
-	if h.setup.Templates == "" {
+	if h.setup.DescribeOnly {
 		return os.Environ()
 	}
-	h.mark = template.NewMark()
+	if h.setup.Templates != "" {
+		h.mark = template.NewMark()
+	}
 	return append(os.Environ(), template.Variable+"="+template.Offer{Mark: h.mark, Keep: h.setup.KeepWarm, Socket: h.setup.Templates}.String())
 }
 
@@ -224,10 +236,7 @@ const faultedStarts = 10
 
 // restart starts a process and opens its kernel.
 func (h *kernelHost) restart(ctx context.Context) error {
-	err := h.start(ctx)
-	if err == nil {
-		_, err = h.ask(ctx)
-	}
+	_, err := h.bringUp(ctx)
 	if err == nil {
 		err = h.open(ctx)
 	}
@@ -257,7 +266,16 @@ func restartFault(err error) error {
 // good records a batch that the kernel has computed.
 func (h *kernelHost) good(took time.Duration, of load) {
 	h.limits.good(took, of, !h.warm)
-	h.warm, h.computed = true, true
+	h.computed = true
+	h.warmUp(took)
+}
+
+// warmUp records that the process has computed a batch, which took some time.
+func (h *kernelHost) warmUp(took time.Duration) {
+	if !h.warm {
+		h.warm = true
+		h.start.computed(took)
+	}
 }
 
 // limit returns how long a batch may take now.

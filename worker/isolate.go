@@ -247,8 +247,8 @@ func noRecords(failure *fault.Error) bool {
 
 // isolated records that the kernel has isolated bad records itself, from record lo of a batch.
 // How long that took says nothing about other batches.
-func (r *chunkRun) isolated(task *batchTask, lo int, results *plugins.Results) {
-	r.worker.host.warm = true
+func (r *chunkRun) isolated(task *batchTask, lo int, results *plugins.Results, took time.Duration) {
+	r.worker.host.warmUp(took)
 	for i := range results.Len() {
 		if failure := fault.As(results.At(i).Raised); failure != nil {
 			line := task.batch.Records[task.sent[lo+i]].Line
@@ -321,7 +321,7 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	r.addBusy(took)
 	switch {
 	case err == nil && results.Isolated():
-		r.isolated(s.task, lo, results)
+		r.isolated(s.task, lo, results, took)
 	case err == nil:
 		host.good(took, of)
 		r.worker.proof.keep(s.task, lo)

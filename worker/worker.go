@@ -107,6 +107,10 @@ func run(kernels map[string]func() plugins.Kernel) int {
 		limits: newLimits(w.setup), alone: alone{path: w.setup.Alone},
 	}
 
+	if !w.setup.DescribeOnly {
+		w.host.start.send = w.send
+	}
+
 	go w.listen(cancel)
 	go w.showAlive(ctx)
 	w.serve(ctx)

@@ -24,7 +24,7 @@ import (
 
 // allEvents is one of each type of event. referEvents fails if one is missing.
 var allEvents = []orchestrator.Event{
-	orchestrator.Planned{}, orchestrator.Resuming{}, orchestrator.WorkerStarted{}, orchestrator.WorkerReady{}, orchestrator.WorkerLost{},
+	orchestrator.Planned{}, orchestrator.Resuming{}, orchestrator.WorkerStarted{}, orchestrator.WorkerPhase{}, orchestrator.WorkerReady{}, orchestrator.WorkerLost{},
 	orchestrator.WorkerLeft{}, orchestrator.DeviceRetired{}, orchestrator.WorkersScaled{}, orchestrator.ChunkStarted{}, orchestrator.Progress{}, orchestrator.ChunkDone{},
 	orchestrator.ChunkGivenUp{}, orchestrator.DeviceSample{}, orchestrator.DeviceEvent{Kind: gpu.StateChange}, orchestrator.Notice{},
 	orchestrator.Paused{}, orchestrator.Resumed{}, orchestrator.Stopping{}, orchestrator.Finished{},

@@ -78,7 +78,7 @@ func eventReaders(file *ast.File) (names []string) {
 
 // eventTypes are the types of events, by their names in package orchestrator.
 var eventTypes = []string{
-	"Planned", "Resuming", "WorkerStarted", "WorkerReady", "WorkerLost", "WorkerLeft", "WorkersScaled", "ChunkStarted", "Progress", "ChunkDone",
+	"Planned", "Resuming", "WorkerStarted", "WorkerPhase", "WorkerReady", "WorkerLost", "WorkerLeft", "WorkersScaled", "ChunkStarted", "Progress", "ChunkDone",
 	"ChunkGivenUp", "DeviceSample", "DeviceEvent", "DeviceRetired", "Notice", "Paused", "Resumed", "Stopping", "Finished",
 }
 

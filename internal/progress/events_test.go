@@ -19,6 +19,7 @@ func allEvents() map[string]orchestrator.Event {
 		"planned":        orchestrator.Planned{Plan: orchestrator.Plan{Records: 10, Flight: "batches of 1", Slots: slots("GPU %d", 2)}},
 		"worker_started": orchestrator.WorkerStarted{Slot: 1, Device: "GPU 1", PID: 4711},
 		"worker_ready":   orchestrator.WorkerReady{Slot: 1, Device: "GPU 1", Took: time.Second},
+		"worker_phase":   orchestrator.WorkerPhase{Slot: 1, Device: "GPU 1", Start: orchestrator.Start{Phase: orchestrator.StartLoading, Importing: time.Second}},
 		"worker_lost":    orchestrator.WorkerLost{Slot: 1, Device: "GPU 1", Fault: gone, Retired: true, RetryAfter: 30 * time.Second},
 		"chunk_started":  orchestrator.ChunkStarted{Slot: 1, Device: "GPU 1", First: 5, Records: 5},
 		"progress":       progressed(1, counts(1, 1), counts(2, 2), 10),

@@ -135,8 +135,12 @@ func jobRow(job jobs.State) []string {
 	case job.Phase != view.PhaseRunning:
 	case job.AllIn(view.PhasePaused):
 		rest = "paused by heat"
-	case job.AllIn(view.PhaseHeld):
-		rest = phaseTexts[view.PhaseHeld]
+	default: // all workers start, or wait for a server
+		for _, p := range []view.Phase{view.PhaseHeld, view.PhaseOpening, view.PhaseImporting, view.PhaseLoading, view.PhaseFirstBatch} {
+			if job.AllIn(p) {
+				rest = cmp.Or(phaseTexts[p], string(p))
+			}
+		}
 	}
 	var slots []string
 	for _, w := range job.Workers {

@@ -33,7 +33,7 @@ func file(t *testing.T) (*os.File, func() string) {
 // play sends one event of each type, in a sensible order.
 func play(d Display) {
 	all := allEvents()
-	for _, name := range []string{"planned", "notice", "worker_started", "worker_ready", "chunk_started", "progress",
+	for _, name := range []string{"planned", "notice", "worker_started", "worker_phase", "worker_ready", "chunk_started", "progress",
 		"worker_lost", "chunk_given_up", "chunk_done", "stopping", "finished"} {
 		d.Event(all[name])
 	}

@@ -56,6 +56,7 @@ func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
 
 // writeFigures writes how fast the job was, and why.
 func writeFigures(w io.Writer, r orchestrator.Report) {
+	writeStart(w, r.Start)
 	writeWorkers(w, r)
 	if r.Padding > 0 {
 		fmt.Fprintf(w, "  batches were grouped by %s: %.0f%% padding\n", plain(r.GroupBy), 100*r.Padding)
@@ -79,6 +80,43 @@ func loading(r orchestrator.Report) string {
 		return ""
 	}
 	return " after loading for " + durationText(r.Load)
+}
+
+// writeStart writes how the workers started, if that took long.
+func writeStart(w io.Writer, s *orchestrator.StartReport) {
+	if s == nil || s.First.Took() < time.Second {
+		return
+	}
+	fmt.Fprintf(w, "  the first worker started in %s: %s\n", durationText(s.First.Took()), startText(s.First))
+	if s.Typical != nil {
+		each := ""
+		if s.Further > 1 {
+			each = " each (median)"
+		}
+		fmt.Fprintf(w, "  %s took %s%s: %s\n", plural(int64(s.Further), "further worker"), durationText(s.Typical.Took()), each, startText(*s.Typical))
+	}
+}
+
+// startText lists the phases of a start, and the slowest imports.
+func startText(s orchestrator.Start) string {
+	var parts []string
+	for _, phase := range []struct {
+		name string
+		took time.Duration
+	}{{"importing", s.Importing}, {"loading the model", s.Loading}, {"first batch", s.FirstBatch}} {
+		if phase.took == 0 {
+			continue
+		}
+		parts = append(parts, phase.name+" "+durationText(phase.took))
+		if phase.name == "importing" && len(s.Imports.Slowest) > 0 {
+			var slowest []string
+			for _, one := range s.Imports.Slowest {
+				slowest = append(slowest, plain(one.Name)+" "+durationText(one.Took))
+			}
+			parts[len(parts)-1] += " (" + strings.Join(slowest, ", ") + ")"
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // setting returns the hint to change a setting.

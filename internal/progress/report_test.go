@@ -66,7 +66,14 @@ func TestWriteReport(t *testing.T) {
 		In: 1_000_000, Succeeded: 1_000_000, Rate: 292_397.6, Workers: workers(4),
 	}
 	for name, change := range map[string]func(r *orchestrator.Report){
-		"fine":       func(*orchestrator.Report) {},
+		"fine": func(*orchestrator.Report) {},
+		"start": func(r *orchestrator.Report) {
+			imports := orchestrator.Imports{Took: 13 * time.Second, Slowest: []orchestrator.Import{{Name: "transformers", Took: 9700 * time.Millisecond}, {Name: "torch", Took: 3400 * time.Millisecond}}}
+			r.Start = &orchestrator.StartReport{
+				First:   orchestrator.Start{Importing: 13100 * time.Millisecond, Loading: 500 * time.Millisecond, FirstBatch: time.Second, Imports: imports},
+				Further: 3, Typical: &orchestrator.Start{Importing: 80 * time.Millisecond, Loading: 700 * time.Millisecond, FirstBatch: 900 * time.Millisecond},
+			}
+		},
 		"blank":      func(r *orchestrator.Report) { r.Blank = 1; r.Succeeded, r.Dropped = 999_000, 1000 },
 		"one_record": func(r *orchestrator.Report) { r.In, r.Succeeded, r.Workers = 1, 1, workers(1) },
 		"zero":       func(r *orchestrator.Report) { r.In, r.Succeeded, r.Rate = 0, 0, 0 },

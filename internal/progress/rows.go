@@ -107,7 +107,7 @@ func (t *table) widen() {
 	t.countWidth = max(t.countWidth, textWidth(countText(max(whole.done, whole.size), whole.size, false)))
 	for _, g := range groups(t.view) { // a chunk of a stream can exceed the total so far
 		r := g.row()
-		if g.again() > 0 || !hottest(g.devices).Temperature.IsZero() {
+		if g.again() > 0 || r.idle || !hottest(g.devices).Temperature.IsZero() {
 			t.statusWidth = max(t.statusWidth, textWidth(r.status))
 		}
 		t.countWidth = max(t.countWidth, textWidth(countText(r.size, r.size, false)))

@@ -11,16 +11,18 @@ import (
 
 // phaseTexts describe what workers do, where the name of the phase does not.
 var phaseTexts = map[view.Phase]string{
-	view.PhaseOpening:  "opening kernel",
-	view.PhaseFetching: "fetching files",
-	view.PhaseHeld:     "waiting for the server",
-	view.PhaseRetired:  "lost",
-	view.PhaseLeft:     "yielded", // to free memory for the other workers on its device
+	view.PhaseOpening:    "opening kernel",
+	view.PhaseLoading:    "loading the model",
+	view.PhaseFirstBatch: "first batch",
+	view.PhaseFetching:   "fetching files",
+	view.PhaseHeld:       "waiting for the server",
+	view.PhaseRetired:    "lost",
+	view.PhaseLeft:       "yielded", // to free memory for the other workers on its device
 }
 
 // phaseOrder lists what workers do, the most relevant first.
 var phaseOrder = []string{
-	"computing", "paused", "fetching files", "waiting for the server", "opening kernel", "ready", "waiting", "restarting", "lost", "yielded", "ended",
+	"computing", "paused", "fetching files", "waiting for the server", "first batch", "loading the model", "importing", "opening kernel", "ready", "waiting", "restarting", "lost", "yielded", "ended",
 }
 
 func phaseText(w view.Worker) string {

@@ -27,6 +27,24 @@ func progressed(slot int, done, job chunk.Counts, total int64) orchestrator.Prog
 }
 
 // The life of a job: two devices, one worker lost, a chunk given up.
+func TestStateOfAStart(t *testing.T) {
+	s := &script{T: t}
+	s.at(0, orchestrator.Planned{Plan: orchestrator.Plan{Records: 10_000, Slots: slots("GPU %d", 2)}}, orchestrator.WorkerStarted{Slot: 0}, orchestrator.WorkerStarted{Slot: 1})
+	phase := func(slot int, p orchestrator.StartPhase) orchestrator.Event {
+		return orchestrator.WorkerPhase{Slot: slot, Start: orchestrator.Start{Phase: p}}
+	}
+	s.at(1, phase(0, orchestrator.StartImporting), phase(1, orchestrator.StartImporting))
+	s.line("0 of 10,000 records (0.0%), 2 workers: 2 importing")
+	s.at(13, phase(0, orchestrator.StartLoading))
+	s.rows(79, `
+GPU 0  [                   ]                                  loading the model
+GPU 1  [                   ]                                  importing
+total  [                   ]     0%       0/10,000`)
+	s.line("0 of 10,000 records (0.0%), 2 workers: 1 loading the model, 1 importing")
+	s.at(14, phase(0, orchestrator.StartFirstBatch), orchestrator.WorkerReady{Slot: 0}, orchestrator.ChunkStarted{Slot: 0, Records: 1000})
+	s.line("0 of 10,000 records (0.0%), 2 workers: 1 first batch, 1 importing")
+}
+
 func TestStateOfAJob(t *testing.T) {
 	s := &script{T: t}
 	s.at(0)

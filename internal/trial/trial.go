@@ -39,6 +39,9 @@ type Trial struct {
 	// Message returns the text of an error.
 	Message func(error) string
 
+	// Imports is what the kernel has imported, once Run has opened it.
+	Imports plugins.Imports
+
 	view    *sideBySide
 	opened  plugins.Kernel
 	end     func()   // frees what opened leaves
@@ -93,7 +96,13 @@ func (t *Trial) open(ctx context.Context) (err error) {
 		return fault.KernelUnsuited.New("kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them", t.Kernel).Set("fetch")
 	}
 	t.size = info.BatchSize
-	return t.opened.Open(ctx, t.Device, t.Named.Config)
+	if err := t.opened.Open(ctx, t.Device, t.Named.Config); err != nil {
+		return err
+	}
+	if r, ok := t.opened.(plugins.ImportReporter); ok {
+		t.Imports = r.Imports()
+	}
+	return nil
 }
 
 // startInTerminal starts a kernel whose output appears on the terminal. A Python kernel

@@ -48,7 +48,9 @@ func (c *Collector) Event(event orchestrator.Event) {
 		c.resuming(e)
 	case orchestrator.WorkerStarted:
 		w := c.joined(e)
-		w.PID, w.Phase = e.PID, PhaseOpening
+		w.PID, w.Phase, w.start = e.PID, PhaseOpening, orchestrator.Start{}
+	case orchestrator.WorkerPhase:
+		c.slot(e.Slot).start = e.Start
 	case orchestrator.WorkerReady:
 		w := c.slot(e.Slot)
 		w.Load, w.Phase = e.Took, PhaseWaiting
@@ -356,6 +358,7 @@ func (c *Collector) adjust(v *View, w *Worker, now time.Time) {
 	case w.Phase == PhaseWaiting && now.Sub(w.idle) < betweenChunks:
 		w.compute(w.awaits)
 	}
+	w.Phase = w.Phase.starting(w.start)
 	if w.Phase.HasRecords() && now.Sub(w.began) >= againShown {
 		w.Again = 0
 	}

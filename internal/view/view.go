@@ -156,6 +156,7 @@ type Worker struct {
 	Busy time.Duration `json:"busy_ns"`
 
 	awaits orchestrator.Awaits // what its kernel waits for
+	start  orchestrator.Start  // of its kernel
 	began  time.Time           // its chunk
 	idle   time.Time           // when it finished its last chunk
 }

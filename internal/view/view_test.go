@@ -281,3 +281,38 @@ func TestWorkersOfAPausedDevice(t *testing.T) {
 		t.Errorf("%s and %s, want computing and paused", w[0].Phase, w[1].Phase)
 	}
 }
+
+// A worker's phase shows what the start of its kernel does, at first and when it is started again
+// in the middle of a chunk.
+func TestStartPhases(t *testing.T) {
+	clock := newClock()
+	c := NewCollector(func() time.Time { return clock.now })
+	c.Event(plan(100, 1))
+	phase := func(p orchestrator.StartPhase) orchestrator.Event {
+		return orchestrator.WorkerPhase{Start: orchestrator.Start{Phase: p}}
+	}
+	for i, step := range []struct {
+		event orchestrator.Event
+		want  Phase
+	}{
+		{orchestrator.WorkerStarted{PID: 1}, PhaseOpening},
+		{phase(orchestrator.StartImporting), PhaseImporting},
+		{phase(orchestrator.StartLoading), PhaseLoading},
+		{phase(orchestrator.StartFirstBatch), PhaseOpening},
+		{orchestrator.WorkerReady{}, PhaseWaiting},
+		{orchestrator.ChunkStarted{Records: 10}, PhaseFirstBatch},
+		{orchestrator.Progress{Records: 10, Total: 100, Awaits: orchestrator.AwaitsFiles}, PhaseFetching},
+		{orchestrator.Progress{Records: 10, Total: 100}, PhaseFirstBatch},
+		{phase(orchestrator.StartDone), PhaseComputing},
+		{phase(orchestrator.StartImporting), PhaseImporting},
+		{orchestrator.Progress{Records: 10, Total: 100}, PhaseImporting},
+		{phase(orchestrator.StartLoading), PhaseLoading},
+		{orchestrator.WorkerLost{Fault: fault.New(fault.Worker, "lost")}, PhaseWaiting},
+		{orchestrator.WorkerStarted{PID: 2}, PhaseOpening},
+	} {
+		c.Event(step.event)
+		if got := c.View().Workers[0].Phase; got != step.want {
+			t.Errorf("event %d: the phase is %s, want %s", i, got, step.want)
+		}
+	}
+}

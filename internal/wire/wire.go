@@ -7,6 +7,7 @@
 //
 //	orchestrator                          worker
 //	  Setup ─────────────────────────────►  start the kernel
+//	  ◄──────────────── Start, Start, …, also after Ready and when the kernel is restarted
 //	  ◄───────────────────────── Ready (or Failed)
 //	  Assign ────────────────────────────►  compute a chunk
 //	  ◄──────────────── Layout, with the first results of a job with columns
@@ -58,6 +59,7 @@ type Message struct {
 	Layout *columns.Layout `json:"layout,omitempty"`
 
 	// To the orchestrator.
+	Start        *Start        `json:"start,omitempty"`
 	Ready        *Ready        `json:"ready,omitempty"`
 	Progress     *Progress     `json:"progress,omitempty"`
 	Search       *Search       `json:"search,omitempty"`
@@ -152,6 +154,32 @@ type Ready struct {
 	// Sources are the user's files that the open kernel has loaded.
 	Sources []Source `json:"sources,omitempty"`
 }
+
+// Start is the start of a kernel: what it does now, and how long each phase has taken.
+type Start struct {
+	// Phase is importing, loading (the model), first_batch or done.
+	Phase StartPhase `json:"phase"`
+	// Importing is how long its process took to start and to import its code, Loading to load the
+	// model, FirstBatch to compute the first batch; 0 if that is not done.
+	Importing  time.Duration `json:"importing_ns"`
+	Loading    time.Duration `json:"loading_ns"`
+	FirstBatch time.Duration `json:"first_batch_ns"`
+	// Imports are known when the kernel is open.
+	Imports kernel.Imports `json:"imports,omitzero"`
+}
+
+// Took is how long all phases took.
+func (s Start) Took() time.Duration { return s.Importing + s.Loading + s.FirstBatch }
+
+// StartPhase is a phase of the start of a kernel.
+type StartPhase string
+
+const (
+	StartImporting  StartPhase = "importing"
+	StartLoading    StartPhase = "loading"     // the model
+	StartFirstBatch StartPhase = "first_batch" // open, until it has computed a batch
+	StartDone       StartPhase = "done"
+)
 
 // Progress reports the progress on a chunk.
 type Progress struct {

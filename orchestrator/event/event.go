@@ -24,6 +24,13 @@ type WorkerStarted struct {
 	PID    int    `json:"pid"`
 }
 
+// WorkerPhase: the worker's kernel starts, and has reached another phase of that.
+type WorkerPhase struct {
+	Slot   int    `json:"slot"`
+	Device string `json:"device"`
+	Start
+}
+
 // WorkerReady: the worker's kernel is open.
 type WorkerReady struct {
 	Slot   int           `json:"slot"`
@@ -164,6 +171,7 @@ type Stopping struct {
 
 // EventName is the name in JSON events.
 func (WorkerStarted) EventName() string { return "worker_started" }
+func (WorkerPhase) EventName() string   { return "worker_phase" }
 func (WorkerReady) EventName() string   { return "worker_ready" }
 func (WorkerLost) EventName() string    { return "worker_lost" }
 func (DeviceRetired) EventName() string { return "device_retired" }

@@ -21,16 +21,28 @@ type account struct {
 	repeated    int64         // records of unfinished chunks that were lost with earlier workers
 	busy        time.Duration // in which the worker's kernel had work
 	busyBefore  time.Duration // the same for earlier workers
-	opening     time.Duration // how long the kernel took to open
+	opening     time.Duration // how long another kernel like this one would take to open
+	shared      time.Duration // of the start, what another kernel would not repeat
 	before      int64         // records that were done when it was open
 	tuning      bool          // the worker is searching for its batch size
 	awaits      event.Awaits  // what the kernel waits for
 }
 
+// starts records how far the start of a kernel is. The report has the first complete one.
+func (a *account) starts(s event.Start) {
+	a.shared = s.Imports.Shared
+	if a.report.Start.Phase != event.StartDone {
+		a.report.Start = s
+	}
+}
+
 // ready records that a kernel is open, which took some time.
 func (a *account) ready(now time.Time, took time.Duration) {
 	a.report.Retired, a.report.Ready = false, now
-	a.opening, a.before = took, a.report.Records
+	if a.report.Opened.IsZero() {
+		a.report.Opened = now
+	}
+	a.opening, a.before = max(0, took-a.shared), a.report.Records
 	a.report.Load += took
 }
 

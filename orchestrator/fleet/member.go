@@ -48,6 +48,13 @@ func (m *member) started(w *process.Worker) {
 	}
 }
 
+// starts records how far the start of the slot's kernel is.
+func (m *member) starts(s event.Start) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.account.starts(s)
+}
+
 // ready records that the slot has an open kernel, which took some time, and its device works.
 func (m *member) ready(took time.Duration) {
 	m.mu.Lock()

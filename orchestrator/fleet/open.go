@@ -67,6 +67,10 @@ func (s *slotRun) open(ctx context.Context) *fault.Error {
 		worker.Abandon()
 	}
 	message, err := worker.Receive(ctx, nil)
+	for err == nil && message.Start != nil {
+		s.session.handle(ctx, message)
+		message, err = worker.Receive(ctx, nil)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return fault.Interrupted.New("nothing left to do")

@@ -166,6 +166,9 @@ func (s *session) handle(ctx context.Context, message wire.Message) {
 	switch {
 	case message == (wire.Message{}): // the worker could take another task
 		s.prefetch()
+	case message.Start != nil:
+		s.member.starts(*message.Start)
+		s.fleet.Emit(event.WorkerPhase{Slot: s.slot.Number, Device: s.slot.Name, Start: *message.Start})
 	case message.Progress != nil:
 		s.progress(*message.Progress)
 	case message.Search != nil:

@@ -142,6 +142,14 @@ func (k *kernel) Sources() []plugins.Source {
 	return all
 }
 
+// Imports returns the imports of all steps.
+func (k *kernel) Imports() (all plugins.Imports) {
+	for _, one := range k.steps {
+		all = all.Then(one.process.Imports())
+	}
+	return all
+}
+
 // Trim trims every step.
 func (k *kernel) Trim(ctx context.Context) error {
 	var failed []error

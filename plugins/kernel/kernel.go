@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -126,6 +127,33 @@ func least(a, b int) int {
 		return a + b
 	}
 	return min(a, b)
+}
+
+// Imports is what a kernel process has imported before it opens its kernel.
+type Imports struct {
+	// Took is how long the imports took that this process has waited for, in itself or in the one
+	// that it was forked from.
+	Took time.Duration `json:"took_ns"`
+	// Slowest are the packages that took longest, each without those that it imports itself.
+	Slowest []Import `json:"slowest,omitempty"`
+	// Shared is how long this process has waited for imports that no further process of its
+	// device repeats.
+	Shared time.Duration `json:"shared_ns,omitempty"`
+}
+
+// Import is a package and how long its import took.
+type Import struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took_ns"`
+}
+
+// maxSlowest is how many packages Then keeps.
+const maxSlowest = 3
+
+// Then returns the imports of two processes, one after the other.
+func (i Imports) Then(next Imports) Imports {
+	slowest := slices.SortedFunc(slices.Values(slices.Concat(i.Slowest, next.Slowest)), func(a, b Import) int { return cmp.Compare(b.Took, a.Took) })
+	return Imports{Took: i.Took + next.Took, Shared: i.Shared + next.Shared, Slowest: slowest[:min(len(slowest), maxSlowest)]}
 }
 
 // Device is where a kernel runs. It is the only device that the process sees, and thus

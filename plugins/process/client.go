@@ -194,6 +194,13 @@ func (c *client) Memory() plugins.FrameworkMemory {
 	return c.link.memory
 }
 
+// Imports returns what the kernel process had imported when it was open.
+func (c *client) Imports() plugins.Imports {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	return c.link.imports
+}
+
 // Sources returns the files that the kernel process has reported as loaded so far.
 func (c *client) Sources() []plugins.Source {
 	c.link.mu.Lock()

@@ -33,6 +33,7 @@ type link struct {
 	memory   plugins.FrameworkMemory // as last reported by the kernel
 	sources  []plugins.Source
 	warnings []string
+	imports  plugins.Imports
 }
 
 // unpackComputing is unpackFailure for the two calls that use the device. A kernel in
@@ -107,6 +108,9 @@ func (l *link) addReport(data []byte) {
 	l.warnings = append(l.warnings, report.Warnings...)
 	if report.Memory != nil {
 		l.memory = *report.Memory
+	}
+	if report.Imports != nil {
+		l.imports = *report.Imports
 	}
 }
 

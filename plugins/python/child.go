@@ -19,6 +19,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shell"
 	"github.com/gpurun/gpurun/internal/template"
+	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/resolve"
 	"github.com/gpurun/gpurun/plugins/symptom"
 )
@@ -28,8 +29,8 @@ var sources embed.FS
 
 // modules are the runner's modules, each after those that it imports. A template has further ones.
 var (
-	modules         = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "describe", "ahead", "signals", "sources", "handover", "concurrent", "isolate", "kernel", "prepare"}
-	templateModules = append(slices.Clone(modules), "safety", "imports", "template", "warm")
+	modules         = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "describe", "ahead", "signals", "sources", "imports", "handover", "concurrent", "isolate", "kernel", "prepare"}
+	templateModules = append(slices.Clone(modules), "safety", "template", "warm")
 )
 
 // bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
@@ -78,9 +79,9 @@ type child struct {
 	memory      *memory // nil in a prepare process, which does not own any
 	words       *proc.Tail
 	printer     *printer
-	drained     chan struct{} // closed when all of its output has been read
-	load        template.Load // of its template, if it was forked
-	spoilt      atomic.Bool   // it was forked, and that did not work
+	drained     chan struct{}   // closed when all of its output has been read
+	imports     plugins.Imports // of its template, too, if it was forked
+	spoilt      atomic.Bool     // it was forked, and that did not work
 	// terminal: it uses this process's standard input and output instead of the log.
 	terminal bool
 }
@@ -159,7 +160,7 @@ func (c *child) start(ctx context.Context, s starting) error {
 
 // begin starts the interpreter in one of the two ways.
 func (c *child) begin(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (body, error), within time.Duration) error {
-	c.words, c.printer, c.drained = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{})
+	c.words, c.printer, c.drained, c.imports = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{}), plugins.Imports{}
 	if err := c.launch(ctx, start); err != nil {
 		return err
 	}

@@ -312,3 +312,12 @@ func TestBatchIsOver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A kernel that no worker has started imports its file in Open, and reports how long that took.
+func TestImportsInOpen(t *testing.T) {
+	t.Parallel()
+	k := start(t, "import time\ntime.sleep(0.01)\ndef process(batch): return batch\n")
+	if r, ok := k.(plugins.ImportReporter); !ok || r.Imports().Took <= 0 || r.Imports().Shared != 0 {
+		t.Errorf("the imports of %T are not known", k)
+	}
+}

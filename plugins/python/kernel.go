@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
@@ -45,8 +47,9 @@ type kernel struct {
 	session   *session // nil before the first Describe or Open
 }
 
-// Describe parses the kernel's source in the interpreter that will run it, without
-// running it. The process is kept for Open, because an interpreter is slow to start.
+// Describe parses the kernel's source in the interpreter that will run it. In the process of a
+// worker, it also runs the module level. The process is kept for Open, because an interpreter is
+// slow to start.
 func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
 	if k.described {
 		return k.info, nil
@@ -67,7 +70,21 @@ func (k *kernel) Describe(ctx context.Context, config plugins.Config) (plugins.I
 		}
 	}
 	k.info, k.described = info, true
-	return info, nil
+	return info, k.load(ctx)
+}
+
+// load runs the module level of the files, if this process belongs to a worker, unless a template
+// has done that. It separates the imports from loading the model.
+func (k *kernel) load(ctx context.Context) error {
+	if os.Getenv(template.Variable) == "" {
+		return nil
+	}
+	reply, err := k.session.ask(ctx, request{Type: "load", Steps: k.steps()}, "loaded")
+	if err != nil {
+		return unusable(k.config.File, err)
+	}
+	k.session.python.noteImports(reply.Imports)
+	return nil
 }
 
 // defaultConcurrency is how many records an async kernel gets at a time.
@@ -228,6 +245,7 @@ func (k *kernel) open(ctx context.Context, device plugins.Device, config plugins
 	if err != nil {
 		return unusable(k.fileOf(fault.As(err)), s.python.withInterpreter(err))
 	}
+	s.python.noteImports(reply.Imports)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if reply.Ahead {
@@ -292,6 +310,14 @@ func (k *kernel) Memory() plugins.FrameworkMemory {
 		return *memory
 	}
 	return plugins.FrameworkMemory{}
+}
+
+// Imports are those of the kernel's files.
+func (k *kernel) Imports() plugins.Imports {
+	if k.session == nil {
+		return plugins.Imports{}
+	}
+	return k.session.python.imports
 }
 
 // Sources are the kernel's files and the user's modules that they imported.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
@@ -35,9 +36,9 @@ type request struct {
 	Function   string   `json:"function,omitempty"`
 	Frameworks []string `json:"frameworks,omitempty"`
 
-	// open
+	// load, open
 	Steps     []resolve.PythonStep `json:"steps,omitempty"`
-	Device    *plugins.Device      `json:"device,omitempty"`
+	Device    *plugins.Device      `json:"device,omitempty"`     // open, like those that follow
 	IOWorkers int                  `json:"io_workers,omitempty"` // threads that run prepare
 	NaN       string               `json:"nan,omitempty"`
 	// PreparedMemory is the path of the memory that holds what prepare processes
@@ -111,6 +112,8 @@ type response struct {
 	description // described; opened sets only Inputs
 	// Ahead: threads run prepare. Sent with opened.
 	Ahead bool `json:"ahead"`
+
+	Imports *template.Load `json:"imports"` // loaded; opened, unless the files were loaded before
 
 	// devices: those that each framework sees
 	Devices map[string]string `json:"devices"`

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/shmem"
 	"github.com/gpurun/gpurun/internal/template"
+	"github.com/gpurun/gpurun/plugins"
 )
 
 // helloTimeout is how long a forked interpreter may take to begin. One that takes longer waits for
@@ -45,7 +46,7 @@ type forkMessage struct {
 // fork forks the interpreter from a template. It returns ErrRefused if there is none.
 func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
 	offer, offered := template.Offered()
-	if !offered || c.terminal && offer.Keep == 0 {
+	if !offered || offer.Socket == "" || c.terminal && offer.Keep == 0 {
 		return nil, template.ErrRefused
 	}
 	source, err := runnerSource(templateModules)
@@ -75,6 +76,7 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 	r.Args = append([]string{"-c", bootstrap, strconv.Itoa(len(source)), "4", how}, r.Args...)
 	r.Message = message
 	files := slices.Concat([]*os.File{runner, channel}, s.memory, streams)
+	began := time.Now()
 	forked, err := template.Fork(ctx, offer.Socket, r, files...)
 	switch {
 	case errors.Is(err, template.ErrRefused):
@@ -85,8 +87,26 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 	case forked.Itself:
 		c.printer.write(fmt.Appendf(nil, "gpurun: further workers start without a template: %s", forked.Load.Unsafe))
 	}
-	c.load = forked.Load
+	waited := min(time.Since(began), forked.Load.Took())
+	if waited > forked.Load.Took()/2 { // otherwise others have waited for the template
+		c.noteImports(&forked.Load)
+	}
+	if !forked.Itself {
+		c.imports.Shared = waited
+	}
 	return forked, nil
+}
+
+// noteImports adds what was imported in the template or in the process; nil if nothing was.
+func (c *child) noteImports(l *template.Load) {
+	if l == nil {
+		return
+	}
+	more := plugins.Imports{Took: l.Took()}
+	for _, one := range l.Slowest {
+		more.Slowest = append(more.Slowest, plugins.Import{Name: one.Name, Took: time.Duration(one.Seconds * float64(time.Second))})
+	}
+	c.imports = c.imports.Then(more)
 }
 
 // inherited are the variables of this process, or of the interpreter, in which the template's

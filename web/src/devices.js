@@ -84,11 +84,13 @@ function makeWorker(worker) {
     el("span", { class: "phase" }));
 }
 
+const phases = { loading: "loading the model", first_batch: "first batch" };
+
 function updateWorker(node, w) {
   const [, bar, phase] = node.children;
   bar.hidden = w.phase === "ended";
   bar.value = w.chunk_records ? w.chunk_done / w.chunk_records : 0;
-  setText(phase, w.phase === "ended" ? plural(w.records, "record") : w.phase);
+  setText(phase, w.phase === "ended" ? plural(w.records, "record") : phases[w.phase] ?? w.phase);
   setClass(phase, `phase ${w.phase}`);
   const trouble = [w.lost && plural(w.lost, "loss").replace("losss", "losses"), w.restarts && plural(w.restarts, "restart"), w.retries && `${count(w.retries)} retried`];
   node.title = [w.pid && `process ${w.pid}`, w.chunk_records && `${count(w.chunk_done)} of ${count(w.chunk_records)} records of its chunk`,

@@ -56,7 +56,7 @@ type Work struct {
 	Ready, Loading          int // slots whose kernel has computed something, and the others
 	Records, Bytes, Batches int64
 	Busy                    time.Duration // in which their kernels had work
-	Load                    time.Duration // the longest time that the last opening of a kernel took
+	Load                    time.Duration // how long one more kernel takes to open: the longest of theirs, less what it would share
 	Unsteady                bool          // their rates mean nothing now
 	BatchSize               int           // that the search of a worker found
 	PIDs                    []int         // of their workers

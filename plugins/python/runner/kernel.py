@@ -19,6 +19,7 @@ from gpurun_runner.encode import Encoder
 from gpurun_runner.failure import ResultError, explain
 from gpurun_runner.fields import Source
 from gpurun_runner.handover import Receiver
+from gpurun_runner.imports import Watch
 from gpurun_runner.isolate import Isolation, Raised
 from gpurun_runner.reply import Reply
 from gpurun_runner.signals import survive_stop_signals
@@ -40,9 +41,24 @@ class Context:
         self.threads = device["threads"]
 
 
+def load_all(files, sources, imports):
+    """Run the module level of the files and watch what they import. What one raises is raised again
+    when its step is opened."""
+    sources.watch(files)
+    with imports:
+        for path in files:
+            try:
+                module = load(path, sources)
+            except BaseException as error:
+                module = error
+            sources.modules.setdefault(path, []).append((module, list(sys.path), sys.argv))
+            if isinstance(module, BaseException):
+                return
+
+
 def load(path, sources):
-    """Import the kernel file as a module named after the file, with its folder first in sys.path. A
-    template may have done so."""
+    """Import the kernel file as a module named after the file, with its folder first in sys.path,
+    unless load_all has done so."""
     if sources.modules.get(path):
         module, paths, sys.argv = sources.modules[path].pop(0)
         sys.path[:] = [*paths, *(entry for entry in sys.path if entry not in paths)]
@@ -416,12 +432,23 @@ class Program:
     def do_devices(self, request):
         self.answer("devices", lambda: devices(request.get("frameworks") or ()))
 
+    def do_load(self, request):
+        self.answer("loaded", lambda: self.load(request))
+
+    def load(self, request):
+        """Load the files, unless a template or an earlier request has."""
+        if self.sources.modules:
+            return {}
+        began, imports = time.monotonic(), Watch()
+        load_all([step["file"] for step in request["steps"]], self.sources, imports)
+        return {"imports": {"seconds": time.monotonic() - began, "slowest": imports.slowest()}}
+
     def do_open(self, request):
         self.answer("opened", lambda: self.open(request))
 
     def open(self, request):
         self.encoder = Encoder(request.get("nan") == "error")
-        self.sources.watch([step["file"] for step in request["steps"]])
+        loaded = self.load(request)
         for step in request["steps"]:
             self.opening = step.get("name", "")
             self.steps.append(Step(request, step, self.sources))
@@ -433,12 +460,12 @@ class Program:
                               % ("async def process(record)" if first.loop is not None else "def process(batch)"))
         if first.loop is not None:
             self.concurrent = Concurrent(self, first, first.loop)
-            return {"inputs": []}
+            return {"inputs": [], **loaded}
         if "prepared_memory" in request:
             self.receiver = Receiver(request["prepared_memory"])
         elif self.steps[0].prepare is not None:
             self.ahead = Ahead(self, request["io_workers"], request["wanted"])
-        return {"inputs": self.steps[0].fields, "ahead": self.ahead is not None}
+        return {"inputs": self.steps[0].fields, "ahead": self.ahead is not None, **loaded}
 
     def do_trim(self, request):
         self.answer("trimmed", self.trim)

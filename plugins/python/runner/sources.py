@@ -24,7 +24,7 @@ class Sources:
         self.lock = threading.Lock()
         self.known, self.new = set(), []  # (path, sum)
         self.folders, self.path, self.roots = [], None, []
-        self.modules = {}  # path: what a template has loaded: (module or the exception it raised, sys.path, sys.argv)
+        self.modules = {}  # path: what was loaded before its step is opened: (module or the exception it raised, sys.path, sys.argv)
         self.library = tuple(os.path.dirname(path) + os.sep for path in (os.__file__, os.path.realpath(os.__file__)))
 
     def take(self):

@@ -82,17 +82,8 @@ class Template:
         """Why the template serves no more; None if it does."""
 
     def load(self):
-        """Run the module level of the files. What one raises, the child raises when it opens it."""
-        self.sources.watch(self.files)
-        with self.imports:
-            for path in self.files:
-                try:
-                    module = kernel.load(path, self.sources)
-                except BaseException as error:
-                    module = error
-                self.sources.modules.setdefault(path, []).append((module, list(sys.path), sys.argv))
-                if isinstance(module, BaseException):
-                    return
+        """Run the module level of the files. Return why there can be no template, if so."""
+        kernel.load_all(self.files, self.sources, self.imports)
 
     def tell(self, **message):
         self.guard.sendall(encode(message).encode())
