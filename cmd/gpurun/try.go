@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -90,8 +92,15 @@ func try(ctx context.Context, inputs []string, o tryOptions, config orchestrator
 	if progress.IsTerminal(os.Stdout) {
 		t.Width, t.Color = terminalColumns(), os.Getenv("NO_COLOR") == ""
 	}
-	if err = t.Run(ctx, sample); errors.Is(err, trial.ErrSomeFailed) {
+	err = t.Run(ctx, sample)
+	if t.Imports.Took >= slowImports && config.Kernel.KeepWarm == 0 {
+		fmt.Fprintf(os.Stderr, "note: imports took %s; with --keep-warm the next try need not repeat them\n", t.Imports.Took.Round(time.Second/10))
+	}
+	if errors.Is(err, trial.ErrSomeFailed) {
 		return errSomeFailed
 	}
 	return err
 }
+
+// slowImports is how long imports must take for try to mention --keep-warm.
+const slowImports = 3 * time.Second

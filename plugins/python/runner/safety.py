@@ -39,9 +39,12 @@ class State:
             if link.endswith(" (deleted)") and flags & os.O_ACCMODE != os.O_RDONLY:
                 return "a temporary file"
 
-    def reopen_files(self):
-        """In a forked child: open the files again, since the offset of one is shared otherwise."""
+    def reopen_files(self, received):
+        """In a forked child: open the files again, since the offset of one is shared otherwise. The
+        descriptors that the child was given are not meant."""
         for number, link, flags in self.opened():
+            if number in received:
+                continue
             try:
                 if not stat.S_ISREG(os.fstat(number).st_mode):
                     continue
@@ -211,10 +214,11 @@ def keep_exit_handlers_of_children():
             atexit.register(getattr(sys.modules[module], name))
 
 
-def flush_files():
+def flush_files(before):
     """Write what open files hold in their buffers, as Python does at its end."""
-    if not any(number > 3 and flags & os.O_ACCMODE != os.O_RDONLY for number, _, flags in descriptors()):
-        return
+    if not any(number > 3 and flags & os.O_ACCMODE != os.O_RDONLY and not link.startswith(("/dev/", "/memfd:")) and before.get(number) != link
+               for number, link, flags in descriptors()):
+        return  # looking for them would copy all memory that is shared with the template
     import io
     plain = io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedReader, io.RawIOBase
     files = [found for found in gc.get_objects() if issubclass(type(found), io.IOBase)]  # isinstance wakes lazy objects

@@ -73,7 +73,7 @@ class Template:
             refused = self.refuses()
             if refused:
                 self.tell(refused=refused)
-                sys.exit(0)
+                leave(0, self.before.open)
             self.tell(pid=self.fork(request, descriptors))
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -95,7 +95,7 @@ class Template:
         except OSError:
             data = b""
         if not data:
-            sys.exit(0)
+            leave(0, self.before.open)  # Python's own end would touch, and so copy, all memory
         if flags & socket.MSG_CTRUNC:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         descriptors = array.array("i")
@@ -132,14 +132,14 @@ class Template:
         code = 1
         try:
             safety.keep_exit_handlers_of_children()
-            self.before.reopen_files()
+            self.before.reopen_files(descriptors)
             self.become(request, descriptors)
         except SystemExit as error:
             code = exit_code(error)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
-            leave(code)
+            leave(code, self.before.open)
 
     def become(self, request, descriptors):
         """Become the interpreter that the request asks for."""
@@ -170,14 +170,14 @@ def exit_code(error):
     return 1
 
 
-def leave(code):
+def leave(code, before):
     """Exit as Python does, except for what belongs to the template."""
     try:
         import threading
         threading._shutdown()  # waits for threads that are no daemons
         atexit._run_exitfuncs()
         flush()
-        safety.flush_files()
+        safety.flush_files(before)
     finally:
         os._exit(code & 255)
 
