@@ -73,23 +73,28 @@ func (s *session) ask(ctx context.Context, req request, want string) (response, 
 	if err := s.python.channel.Send(req); err != nil {
 		<-s.ended
 	}
+	var reply response
 	select {
-	case reply := <-s.replies:
-		switch reply.Type {
-		case want:
-			return reply, nil
-		case "failed":
-			return reply, reply.err()
-		}
-		return reply, fault.PythonAnswer.New("Python sent %q instead of %q", reply.Type, want)
+	case reply = <-s.replies:
 	case <-s.ended:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return response{}, s.broken
+		select {
+		case reply = <-s.replies: // its last
+		default:
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return response{}, s.broken
+		}
 	case <-ctx.Done():
 		s.abandoned = true
 		return response{}, ctx.Err()
 	}
+	switch reply.Type {
+	case want:
+		return reply, nil
+	case "failed":
+		return reply, reply.err()
+	}
+	return reply, fault.PythonAnswer.New("Python sent %q instead of %q", reply.Type, want)
 }
 
 // compute sends a batch to Python and does not wait for the result, so that its
