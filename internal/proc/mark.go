@@ -22,6 +22,11 @@ func NewMark() string {
 	return fmt.Sprintf("%d-%d-%s-%s", self.PID, self.Start, self.Namespace, hex.EncodeToString(random[:]))
 }
 
+// MarkOwner returns what all marks of one process have in common; "" if it is no mark.
+func MarkOwner(mark string) string {
+	return mark[:max(0, strings.LastIndexByte(mark, '-'))]
+}
+
 // ownerOf returns the process that made a mark. It never counts as ended if it is unknown.
 func ownerOf(mark string) (owner Identity) {
 	if fields := strings.Split(mark, "-"); len(fields) == 4 {

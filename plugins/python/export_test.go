@@ -34,3 +34,6 @@ func SetHangAfter(t *testing.T, d time.Duration) {
 	hangAfter, hangLook = d, d/4
 	t.Cleanup(func() { hangAfter, hangLook = after, look })
 }
+
+// TakeSeat takes a seat for a prepare process.
+var TakeSeat = takeSeat

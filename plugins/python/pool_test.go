@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/resources"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/python"
@@ -407,5 +409,21 @@ def process(one): return {"x": [one]}
 		if time.Now().After(deadline) {
 			t.Fatal("no process starts, although others have ended")
 		}
+	}
+}
+
+// All workers of a job share the seats of prepare processes.
+func TestSeatsAreShared(t *testing.T) {
+	for i := range resources.Cores() {
+		t.Setenv("GPURUN_WORKER_MARK", proc.NewMark())
+		leave, ok := python.TakeSeat()
+		if !ok {
+			t.Fatalf("seat %d is taken", i)
+		}
+		defer leave()
+	}
+	t.Setenv("GPURUN_WORKER_MARK", proc.NewMark())
+	if _, ok := python.TakeSeat(); ok && runtime.GOOS == "linux" {
+		t.Error("another worker gets another seat")
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/resources"
 )
 
-// jobVariable identifies the job that this process works for (wire.MarkVariable).
-const jobVariable = "GPURUN_WORKER_MARK"
+// workerVariable identifies the worker that this process belongs to (wire.MarkVariable).
+const workerVariable = "GPURUN_WORKER_MARK"
 
 // takeSeat takes one of as many seats as there are cores, for a prepare process. All
 // workers of a job share them: each has a share of the cores, but workers that are added
@@ -19,7 +20,7 @@ const jobVariable = "GPURUN_WORKER_MARK"
 // frees it when its owner exits, however that happens. takeSeat returns false if all seats
 // are taken.
 func takeSeat() (leave func(), ok bool) {
-	job := os.Getenv(jobVariable)
+	job := proc.MarkOwner(os.Getenv(workerVariable))
 	if job == "" {
 		return func() {}, true
 	}

@@ -62,7 +62,7 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 		return nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
 	}
 	r := s.template
-	r.Mark, r.Owner = offer.Mark, os.Getenv(jobVariable)
+	r.Mark, r.Owner = offer.Mark, os.Getenv(workerVariable)
 	message := forkMessage{Program: s.program, Env: s.inherited(offer.Mark), Streams: 1}
 	streams, how := []*os.File{command.Stdout}, "template"
 	if c.terminal {
@@ -115,7 +115,7 @@ func (s starting) inherited(mark string) map[string]string {
 	values := map[string]string{template.MarkVariable: mark}
 	for _, entry := range s.env {
 		name, value, _ := strings.Cut(entry, "=")
-		if name == jobVariable || slices.Contains(threadVariables, name) {
+		if name == workerVariable || slices.Contains(threadVariables, name) {
 			values[name] = value
 		}
 	}

@@ -42,7 +42,7 @@ func (s starting) keepWarm(r *template.Request, message *forkMessage, keep time.
 	r.Key, r.Keep = "warm "+hex.EncodeToString(identity.Sum(nil)), keep
 	r.About = filepath.Base(r.Args[0]) + " in " + r.Path
 	blank := strings.Repeat("-", markSpace)
-	r.Env = append(shared, jobVariable+"="+blank, template.MarkVariable+"="+blank)
+	r.Env = append(shared, workerVariable+"="+blank, template.MarkVariable+"="+blank)
 	if s.program == "prepare" { // it must not see a GPU when it imports, either
 		r.Env = append(r.Env, "CUDA_VISIBLE_DEVICES=")
 	}
