@@ -32,12 +32,14 @@ func newWarm() *cobra.Command {
 	cmd.AddCommand(newCommand(&cobra.Command{
 		Use:   "stop",
 		Short: "End the interpreters that no job uses",
+		Long:  "End the interpreters that no job uses.\n\n  gpurun warm stop",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			list, err := template.ListWarm(true)
 			if err != nil {
 				return fault.TempFolder.New("warm interpreters: %w", err)
 			}
+			list = append([]template.Warm{}, list...) // an empty list in JSON, not null
 			return result{list, func(w io.Writer) { writeStopped(w, list) }}.show(o.JSON)
 		},
 	}, &o, jsonSetting))

@@ -59,7 +59,8 @@ func Look(ctx context.Context, gpus *gpu.Observer, folder *lease.Folder, limits 
 		}
 		o.Leases = append(o.Leases, leases...)
 	}
-	o.Warm, _ = template.ListWarm(false)
+	warm, _ := template.ListWarm(false) // without the folder there are none
+	o.Warm = append([]template.Warm{}, warm...)
 	var asked sync.WaitGroup
 	asked.Go(func() { o.Jobs = jobs.States(ctx, jobs.List()) }) // a driver may be slow
 	living := sync.OnceValue(func() map[int]bool {
