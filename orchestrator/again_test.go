@@ -47,7 +47,7 @@ var roles = map[string]role{
 
 	"Fetch.Concurrency": effort, "Fetch.PerHost": effort, "Fetch.Timeout": effort, "Fetch.Retries": effort,
 	"Devices.GPUs": restored, "Devices.GPUsPerWorker": restored, "Batching.Size": restored, "Batching.Auto": restored,
-	"Kernel.IOWorkers": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
+	"Kernel.IOWorkers": effort, "Kernel.Start": effort, "Kernel.KeepWarm": effort, "Devices.WorkersPerGPU": effort, "Devices.Stagger": effort,
 	"Devices.PinUUID": effort, "Devices.NoAffinity": effort, "Devices.Profile": effort, "Devices.Monitor": effort, "Devices.NoMonitor": effort,
 	"Batching.Bytes": effort, "Batching.GroupBy": effort, "Batching.Cost": effort, "Batching.ChunksPerGPU": effort, "Input.Split": effort,
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,

@@ -237,7 +237,29 @@ func programOf(worker int) (pid int) {
 	for pids := childrenOf(kernel); len(pids) > 0; pids = childrenOf(pid) {
 		pid = pids[0]
 	}
+	if pid == 0 {
+		return interpreterOf(worker)
+	}
 	return pid
+}
+
+// interpreterOf returns the interpreter that a template has forked for a worker; 0 if there is none.
+func interpreterOf(worker int) int {
+	markOf := func(pid string) string {
+		environ, _ := os.ReadFile("/proc/" + pid + "/environ")
+		_, mark, _ := strings.Cut(string(environ), wire.MarkVariable+"=")
+		mark, _, _ = strings.Cut(mark, "\x00")
+		return mark
+	}
+	paths, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range paths {
+		command, _ := os.ReadFile(path + "/cmdline")
+		if strings.Contains(string(command), "-c\x00import os, sys") && markOf(filepath.Base(path)) == markOf(strconv.Itoa(worker)) {
+			pid, _ := strconv.Atoi(filepath.Base(path))
+			return pid
+		}
+	}
+	return 0
 }
 
 // childrenOf returns the children of a process that have not exited.

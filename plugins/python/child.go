@@ -194,8 +194,9 @@ func (c *child) launch(ctx context.Context, start func(context.Context, *child, 
 		return err
 	}
 	c.control, c.channel = ours, frame.NewConn(ours, maxFrame)
+	process := c.process // c may start another
 	go func() {
-		<-c.process.Done()
+		<-process.Done()
 		// Its children may hold the other ends open forever.
 		deadline := time.Now().Add(drainTime)
 		stopReading(deadline)

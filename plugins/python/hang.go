@@ -32,13 +32,13 @@ func (c *child) watchHang() (stop func()) {
 	if !ok || forked.Itself {
 		return func() {}
 	}
-	done := make(chan struct{})
+	done, after, look := make(chan struct{}), hangAfter, hangLook
 	go func() {
 		var last string
 		since := time.Now()
 		for {
 			select {
-			case <-time.After(hangLook):
+			case <-time.After(look):
 			case <-forked.Done():
 				return
 			case <-done:
@@ -49,8 +49,8 @@ func (c *child) watchHang() (stop func()) {
 				last, since = now, time.Now()
 				continue
 			}
-			if time.Since(since) >= hangAfter {
-				c.spoil(fmt.Sprintf("%s for %s", hungReason, hangAfter))
+			if time.Since(since) >= after {
+				c.spoil(fmt.Sprintf("%s for %s", hungReason, after))
 				return
 			}
 		}
