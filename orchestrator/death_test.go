@@ -251,8 +251,9 @@ func (x death) test(t *testing.T, number int, v *variant) {
 		if !end.done() {
 			t.Fatalf("the same job again: %s\n%s", end, d.logs())
 		}
-		// A job that only lacks the final rename finds everything done.
-		if x.committed && end.resuming <= 0 && end.report.Resumed == 0 {
+		// A job that only lacks the final rename finds everything done. One that is stopped in its
+		// first window of grouped records has written nothing.
+		if x.committed && !(x.stop && v.way.name == "grouped") && end.resuming <= 0 && end.report.Resumed == 0 {
 			t.Error("it did not resume")
 		}
 		awaitGone(t, mark)
