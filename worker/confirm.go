@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"context"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -119,14 +118,3 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 
 // rest pauses, unless the job stops.
 func (s *search) rest(d time.Duration) error { return s.run.worker.rest(s.run.ctx, d) }
-
-func (w *Worker) rest(ctx context.Context, d time.Duration) error {
-	rest, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	select {
-	case <-rest.Done():
-		return ctx.Err()
-	case <-w.stops.jobStopped:
-		return errInterrupted
-	}
-}

@@ -49,48 +49,48 @@ type kernelHost struct {
 	alone    alone
 	opened   time.Time // when the process was about to be opened
 	sources  sources
-	mark     string       // of the process and its descendants, in their environment
-	stuck    []proc.Stuck // processes that could not be killed and may still hold the device
+	remains  remains
 
 	mu    sync.Mutex       // guards ended and live
 	ended bool             // the worker is exiting: start no more kernels
 	live  *process.Process // process, for other goroutines
 }
 
-func (h *kernelHost) resolver() resolve.Resolver {
+// resolverOf returns what finds the kernel of a worker.
+func resolverOf(setup wire.Setup, builtins []string) resolve.Resolver {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
 	}
 	return resolve.Resolver{
-		Builtins: h.builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
-		SearchPath: cmp.Or(h.setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: h.setup.Dir,
-		Python:      resolve.PythonOptions(h.setup.Python),
-		Exec:        resolve.ExecOptions{Mode: h.setup.ExecMode, ID: h.setup.ExecID, MaxLine: h.setup.Records.MaxBytes},
-		KnownServer: h.setup.Asked,
+		Builtins: builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
+		SearchPath: cmp.Or(setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: setup.Dir,
+		Python:      resolve.PythonOptions(setup.Python),
+		Exec:        resolve.ExecOptions{Mode: setup.ExecMode, ID: setup.ExecID, MaxLine: setup.Records.MaxBytes},
+		KnownServer: setup.Asked,
 	}
 }
 
-// interpreter returns the absolute path of the Python that runs the kernel. It is empty if
+// interpreterOf returns the absolute path of the Python that runs the kernel. It is empty if
 // the kernel is not Python or no interpreter was found; in the second case the kernel
 // itself reports the error.
-func (h *kernelHost) interpreter() string {
-	if !h.named.Python {
+func interpreterOf(setup wire.Setup, named resolve.Named) string {
+	if !named.Python {
 		return ""
 	}
-	path, err := resolve.PythonOptions(h.setup.Python).FindInterpreter()
+	path, err := resolve.PythonOptions(setup.Python).FindInterpreter()
 	if err != nil {
 		return ""
 	}
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(h.setup.Dir, path)
+		path = filepath.Join(setup.Dir, path)
 	}
 	return path
 }
 
 // describe starts the process and asks it to describe itself.
 func (h *kernelHost) describe(ctx context.Context) (plugins.Info, error) {
-	named, err := h.resolver().Resolve(h.setup.Kernel, h.setup.KernelConfig)
+	named, err := resolverOf(h.setup, h.builtins).Resolve(h.setup.Kernel, h.setup.KernelConfig)
 	if err != nil {
 		return plugins.Info{}, err
 	}
@@ -111,7 +111,7 @@ func (h *kernelHost) bringUp(ctx context.Context) (plugins.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.setup.OpenTimeout)
 	defer cancel()
 	info, err := h.process.Describe(ctx, h.named.Config)
-	return info, h.timedOut(err, "describe itself")
+	return info, timedOut(h.setup, err, "describe itself")
 }
 
 // open prepares the running process for the device.
@@ -124,19 +124,19 @@ func (h *kernelHost) open(ctx context.Context) error {
 	if h.warm = false; err == nil {
 		h.start.opened(h.process.Imports(), h.info.Concurrency == 0)
 	}
-	return h.timedOut(err, "open")
+	return timedOut(h.setup, err, "open")
 }
 
 func (h *kernelHost) launch(ctx context.Context) error {
 	command := process.Command{
-		Path: h.named.Path, Args: h.named.Args, Env: h.environment(), Dir: h.setup.Dir,
+		Path: h.named.Path, Args: h.named.Args, Env: h.remains.environment(h.setup), Dir: h.setup.Dir,
 		Log: os.Stderr, SocketDir: h.setup.SocketDir,
 		StartTimeout: min(handshakeTimeout, h.setup.OpenTimeout),
 		MPS:          h.alone.path != "",
 		Inline:       os.Getenv("GPURUN_INLINE") != "", // for comparison and for tests
 	}
-	if len(h.stuck) > 0 {
-		return fault.GPULost.New("%s; it may still use the device", h.stuck[0])
+	if len(h.remains.stuck) > 0 {
+		return fault.GPULost.New("%s; it may still use the device", h.remains.stuck[0])
 	}
 	h.mu.Lock()
 	ended := h.ended
@@ -163,26 +163,30 @@ func (h *kernelHost) launch(ctx context.Context) error {
 	return nil
 }
 
-// environment is what the next process gets. An interpreter that a template forks is no
+// remains are what a kernel process may leave. An interpreter that a template forks is no
 // descendant of this worker, and is found by its mark.
-// A process with the variable of templates opens its kernel, so that it may import its code early;
-// the socket is empty if interpreters start fresh.
-func (h *kernelHost) environment() []string {
-	if h.setup.DescribeOnly {
-		return os.Environ()
-	}
-	if h.setup.Templates != "" {
-		h.mark = template.NewMark()
-	}
-	return append(os.Environ(), template.Variable+"="+template.Offer{Mark: h.mark, Keep: h.setup.KeepWarm, Socket: h.setup.Templates}.String())
+type remains struct {
+	mark  string       // of the process and its descendants, in their environment
+	stuck []proc.Stuck // processes that could not be killed and may still hold the device
 }
 
-// killRest kills what an ended process has left.
-func (h *kernelHost) killRest() {
-	h.stuck = proc.KillChildren()
-	if h.mark != "" {
-		_, stuck := proc.KillMarked(template.MarkVariable + "=" + h.mark)
-		h.stuck = append(h.stuck, stuck...)
+// environment is what the next process gets.
+func (r *remains) environment(setup wire.Setup) []string {
+	if setup.DescribeOnly {
+		return os.Environ()
+	}
+	if setup.Templates != "" {
+		r.mark = template.NewMark()
+	}
+	return append(os.Environ(), template.Variable+"="+template.Offer{Mark: r.mark, Keep: setup.KeepWarm, Socket: setup.Templates}.String())
+}
+
+// kill kills what an ended process has left.
+func (r *remains) kill() {
+	r.stuck = proc.KillChildren()
+	if r.mark != "" {
+		_, stuck := proc.KillMarked(template.MarkVariable + "=" + r.mark)
+		r.stuck = append(r.stuck, stuck...)
 	}
 }
 
@@ -197,9 +201,9 @@ func (h *kernelHost) setProcess(process *process.Process) {
 }
 
 // timedOut turns an expired deadline into an error that names the kernel and the limit.
-func (h *kernelHost) timedOut(err error, what string) error {
+func timedOut(setup wire.Setup, err error, what string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.KernelTimeout.New("kernel %s did not %s within %s", h.setup.Kernel, what, h.setup.OpenTimeout).Set("open-timeout")
+		return fault.KernelTimeout.New("kernel %s did not %s within %s", setup.Kernel, what, setup.OpenTimeout).Set("open-timeout")
 	}
 	return err
 }
@@ -352,7 +356,7 @@ func (h *kernelHost) kill() {
 	h.addLoaded()
 	h.process.Kill()
 	h.setProcess(nil)
-	h.killRest()
+	h.remains.kill()
 }
 
 // close shuts the process down cleanly.
@@ -365,7 +369,7 @@ func (h *kernelHost) close() error {
 		h.log.Warn("close kernel", "error", err)
 	}
 	h.setProcess(nil)
-	h.killRest()
+	h.remains.kill()
 	return err
 }
 

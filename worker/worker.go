@@ -241,7 +241,7 @@ func (w *Worker) open(ctx context.Context) error {
 	if w.setup.DescribeOnly {
 		crash.Point("worker-describe")
 		_ = w.host.close() // it is logged
-		ready.Files, ready.Data, ready.Interpreter = w.host.named.Files, w.host.named.Data, w.host.interpreter()
+		ready.Files, ready.Data, ready.Interpreter = w.host.named.Files, w.host.named.Data, interpreterOf(w.host.setup, w.host.named)
 	} else {
 		crash.Point("worker-start")
 		if err := w.host.open(ctx); err != nil {
@@ -307,4 +307,16 @@ func (w *Worker) trim(ctx context.Context) {
 		answer.Fault = fault.As(fault.KernelException.Wrap(err))
 	}
 	w.send(wire.Message{Trimmed: answer})
+}
+
+// rest pauses, unless the job stops.
+func (w *Worker) rest(ctx context.Context, d time.Duration) error {
+	rest, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	select {
+	case <-rest.Done():
+		return ctx.Err()
+	case <-w.stops.jobStopped:
+		return errInterrupted
+	}
 }
