@@ -148,7 +148,7 @@ func TestJobShrinksWhenMemoryRunsOut(t *testing.T) {
 
 // While added workers open their kernels, the others compute: here each of those that open waits for
 // batches of the others.
-func TestOpeningPausesNobody(t *testing.T) {
+func TestOpeningPausesNoWorker(t *testing.T) {
 	d, config, seen := simulated(t, 1600, 4, 0)
 	config.Kernel.Config = with(config.Kernel.Config, `"Beside":5`)
 	seen.untilSettled()

@@ -16,7 +16,7 @@ import (
 //     has failed by itself;
 //   - a worker that has nothing to compute, and so does not see the fault, ends its kernel.
 //
-// Both go through a file: its lock, and its time, which is that of the last fault.
+// Both go through a file: workers lock it, and its modification time is when the last fault happened.
 type alone struct {
 	path string   // empty without MPS
 	file *os.File // locked; nil if it is not

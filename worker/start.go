@@ -10,7 +10,7 @@ import (
 // start reports the phases of the start of a kernel process. A kernel in the worker's own process
 // has none.
 type start struct {
-	send  func(wire.Message) // nil if nobody asks
+	send  func(wire.Message) // nil if the phases are not reported
 	now   wire.Start
 	since time.Time // when its phase began
 }

@@ -11,7 +11,7 @@ and Pillow, but no network. Parts:
     threads     the same with a prepare function, which threads run
     processes   the same with setup_prepare
 
-Wall times are those of the whole job, loading included. Rates are steady rates, over the
+Wall times include loading. Rates are steady rates, over the
 second half of a job.
 """
 

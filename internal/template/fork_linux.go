@@ -79,7 +79,7 @@ func Fork(ctx context.Context, socket string, r Request, files ...*os.File) (*Ch
 }
 
 // wait waits for the guard's report of the child's end. If the guard is lost, the child is killed:
-// nobody would reap it.
+// no process would reap it.
 func (c *Child) wait() {
 	var last report
 	for last.Exit == nil {

@@ -42,8 +42,8 @@ type guard struct {
 	templates map[string]*template
 	children  map[string]int // by their mark: a kernel process may have several
 	ended     bool           // no template may start
-	// used is told the CPU time of each child that has exited. spent is that of the owners, if
-	// they ask for it.
+	// used receives the CPU time of each child that has exited. spent adds it up by owner, until the
+	// owner asks for it; nil in the guard of a job.
 	used  func(usage)
 	spent map[string]time.Duration
 }

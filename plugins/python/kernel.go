@@ -312,7 +312,7 @@ func (k *kernel) Memory() plugins.FrameworkMemory {
 	return plugins.FrameworkMemory{}
 }
 
-// Imports are those of the kernel's files.
+// Imports returns what the kernel's files have imported.
 func (k *kernel) Imports() plugins.Imports {
 	if k.session == nil {
 		return plugins.Imports{}

@@ -80,7 +80,7 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 	forked, err := template.Fork(ctx, offer.Socket, r, files...)
 	switch {
 	case errors.Is(err, template.ErrRefused):
-		c.printer.write(fmt.Appendf(nil, "gpurun: Python starts without a template: %v", err))
+		c.printer.write(fmt.Appendf(nil, "gpurun: Python starts without a template: %s", strings.TrimPrefix(err.Error(), template.ErrRefused.Error()+": ")))
 		return nil, err
 	case err != nil:
 		return nil, err

@@ -254,7 +254,7 @@ func contents(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// A forked interpreter that waits for a lock which nobody holds, or that a framework refuses to work
+// A forked interpreter that waits for a lock that no thread holds, or that a framework refuses to work
 // in, is replaced by a fresh one, and so are those after it.
 func TestForkedInterpreterFails(t *testing.T) {
 	interpreter := needPython(t)
