@@ -142,13 +142,15 @@ func (c *clientEach) Process(ctx context.Context, batch plugins.Batch, results *
 // With MPS, a fault ends all workers of the GPU. The record that causes it fails, and no other.
 func TestMPSFaultCostsOnlyItsRecord(t *testing.T) {
 	for name, test := range map[string]struct {
-		kernel string
-		bad    []int
+		kernel  string
+		records int
+		bad     []int
 	}{
-		"one":                    {"test-mps", []int{700}},
-		"of several workers":     {"test-mps", []int{3, 130, 131, 420, 900}},
-		"the others are idle":    {"test-mps", []int{1199}},
-		"of a concurrent kernel": {"test-mps-each", []int{5, 700}},
+		"one":                             {"test-mps", 1200, []int{700}},
+		"of several workers":              {"test-mps", 1200, []int{3, 131, 900}},
+		"the others are idle":             {"test-mps", 1200, []int{1199}},
+		"of a concurrent kernel":          {"test-mps-each", 1200, []int{5, 700}},
+		"of a concurrent kernel's chunks": {"test-mps-each", 32, []int{0, 8, 16}}, // which end with their suspects
 	} {
 		t.Run(name, func(t *testing.T) {
 			pipes, err := os.MkdirTemp("", "mps") // short enough for a socket
@@ -163,7 +165,7 @@ func TestMPSFaultCostsOnlyItsRecord(t *testing.T) {
 			defer daemon.Close()
 			t.Setenv("CUDA_MPS_PIPE_DIRECTORY", pipes) // kernels inherit it
 			var in strings.Builder
-			for i := range 1200 {
+			for i := range test.records {
 				text := ""
 				if slices.Contains(test.bad, i) {
 					text = "bad"
@@ -179,6 +181,9 @@ func TestMPSFaultCostsOnlyItsRecord(t *testing.T) {
 				return os.LookupEnv(name)
 			}})
 			config.Devices.WorkersPerGPU, config.Batching.Size = 4, 16
+			if test.records < 1200 {
+				config.Batching.Size, config.Batching.ChunksPerGPU = 8, 1
+			}
 			config.Kernel.Config = []byte(`{"Milliseconds":5}`)
 			report := mustRun(t, d, config)
 			// Workers that try records at the same time disturb each other, and try again.
@@ -191,7 +196,7 @@ func TestMPSFaultCostsOnlyItsRecord(t *testing.T) {
 					t.Errorf("record %d: %s", i, line)
 				}
 			}
-			if report.Failed != int64(len(test.bad)) || len(lines) != 1200 {
+			if report.Failed != int64(len(test.bad)) || len(lines) != test.records {
 				t.Errorf("%+v", report)
 			}
 		})

@@ -342,8 +342,12 @@ func TestStreamErrors(t *testing.T) {
 			config, work := streamConfig(t, "echo")
 			test.change(&config)
 			var last error
-			records := append(repeated(`{}`, 1), repeated(`{"do":"fail"}`, 100)...) // one succeeds: the kernel can compute
-			for _, err := range orchestrator.Stream(t.Context(), config, these(records...)) {
+			endless := func(yield func(orchestrator.Record, error) bool) { // a short job may be done before it can be stopped
+				for more := yield([]byte(`{}`), nil); more; { // one succeeds: the kernel can compute
+					more = yield([]byte(`{"do":"fail"}`), nil)
+				}
+			}
+			for _, err := range orchestrator.Stream(t.Context(), config, endless) {
 				if last != nil {
 					t.Error("something after the error")
 				}

@@ -56,13 +56,37 @@ run() {
 	(cd "$root/$folder" && exec "$binary" -test.timeout "$timeout" -test.parallel "$parallel" "$@")
 }
 
-packages() { $GO test "${flags[@]}" "${others[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
-racePackages() { $GO test -race "${flags[@]}" -skip "^($sweeps)\$" "${concurrent[@]}"; }
+# repeated COMMAND... runs tests by go test or run. Up to three that fail run three times more, alone:
+# one that is too impatient for a busy machine then passes, and is reported as FLAKY, to be
+# fixed. A panic, a timeout or a data race is never repeated.
+repeated() {
+	local log failed again prefix=-
+	log=$(mktemp -p "$work")
+	"$@" | tee "$log" && return
+	mapfile -t failed < <(sed -nE 's/^--- FAIL: (\w+) .*/\1/p' "$log" | sort -u)
+	if ((${#failed[@]} < 1 || ${#failed[@]} > 3)) || grep -qE '^panic: |DATA RACE|\[build failed\]' "$log"; then
+		return 1
+	fi
+	[[ $1 != run ]] || prefix=-test.
+	again="^($(IFS='|' && echo "${failed[*]}"))\$"
+	echo "repeating ${failed[*]}"
+	"$@" "${prefix}run=$again" "${prefix}count=3" "${prefix}v" >"$log" 2>&1 || { cat "$log" && return 1; }
+	for one in "${failed[@]}"; do
+		(($(grep -c "^--- PASS: $one " "$log") == 3)) || { cat "$log" && return 1; }
+	done
+	echo "FLAKY: ${failed[*]} failed, and passed three times when repeated"
+}
+
+# goTest FLAG... is go test; packages come first, because flags may be appended.
+goTest() { $GO test "$@"; }
+
+packages() { repeated goTest "${others[@]}" "${flags[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
+racePackages() { repeated goTest "${concurrent[@]}" -race "${flags[@]}" -skip "^($sweeps)\$"; }
 sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
-commandLine() { run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
-jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
-everyJobProcess() { run "$work/race/orchestrator.test" orchestrator -test.run "$raceJobs"; }
-everyCommandProcess() { run "$work/race/gpurun.test" cmd/gpurun -test.run "$raceCommands|$raceScripts"; }
+commandLine() { repeated run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
+jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
+everyJobProcess() { repeated run "$work/race/orchestrator.test" orchestrator -test.run "$raceJobs"; }
+everyCommandProcess() { repeated run "$work/race/gpurun.test" cmd/gpurun -test.run "$raceCommands|$raceScripts"; }
 
 # start TITLE FUNCTION... runs functions one after another in the background. Job control makes
 # each of these jobs a process group, so that Ctrl-C can end it: without it, bash would start
@@ -118,4 +142,7 @@ start "${#others[@]} packages without the race detector, and sweeps" packages sw
 $GO test -race -c "${binary[@]}" -o "$work/race/" ./orchestrator ./cmd/gpurun
 start "${#concurrent[@]} packages that start goroutines, with the race detector" racePackages
 start "jobs, with the race detector" jobsInOneProcess everyJobProcess everyCommandProcess
-finish
+failed=0
+finish || failed=1
+grep -h '^FLAKY' "$work"/*.log || true # once more, where it is seen
+exit $failed

@@ -118,6 +118,7 @@ func (c *concurrent) feed() (next pause, err error) {
 	c.busy, c.busyFrom = len(c.records.flying) > 0, now
 	switch {
 	case len(lanes) == 0:
+		c.search.limit = 0 // the last suspect was answered, and ended its chunk
 	case c.throttle.holding:
 		lanes[0].run.out.awaits(wire.AwaitsServer)
 	case c.busy:
