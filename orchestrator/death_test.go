@@ -102,7 +102,7 @@ func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[strin
 			continue
 		}
 		switch name {
-		case "in.jsonl", "kernel.py", "helper.py", "stray.py", "out", "out.gpurun", "job.json", "report.json", "lock",
+		case "in.jsonl", "kernel.py", "helper.py", "program.py", "out", "out.gpurun", "job.json", "report.json", "lock",
 			"work", "out.jsonl.gpurun", "out.jsonl.zst.gpurun", strings.TrimPrefix(jobFolder(c), d.path+"/"), "logs":
 		default:
 			if ok, _ := filepath.Match("logs/worker-*.log", name); !ok {

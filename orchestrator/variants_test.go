@@ -99,7 +99,7 @@ var (
 		{name: adaptiveGPU, records: 1200, change: func(_ jobDir, c *orchestrator.Config) { c.Devices.GPUs = adaptiveGPU }},
 		withModule,
 		{name: "prepare processes", records: 800, foreign: true, change: prepareProcesses},
-		{name: "stray lines", records: 800, foreign: true, change: strayLines},
+		{name: "a program", records: 800, foreign: true, change: streamed},
 	}
 )
 
@@ -308,28 +308,16 @@ def process(results):
 	c.Kernel.Name, c.Dir = "kernel.py", d.path
 }
 
-// strayLines has an exec: program that prints one extra line in each of its lives,
-// unless it runs undisturbed: before a response, after one, or some time later.
-func strayLines(d jobDir, c *orchestrator.Config) {
-	d.write("stray.py", `
-import json, os, random, sys, threading, time
-config = json.loads(os.environ.get("GPURUN_KERNEL_CONFIG", "{}"))
-pause, at = config.get("Milliseconds", 0) / 8000, random.randint(20, 60)
-def stray():
-    if config:
-        os.write(1, b"Warning: a line that answers nothing\n")
-for number, line in enumerate(sys.stdin):
+// streamed has an exec: program that answers line by line.
+func streamed(d jobDir, c *orchestrator.Config) {
+	d.write("program.py", `
+import json, os, sys, time
+pause = json.loads(os.environ.get("GPURUN_KERNEL_CONFIG", "{}")).get("Milliseconds", 0) / 8000
+for line in sys.stdin:
     record = json.loads(line)
     time.sleep(pause)
     record["version"] = 1
-    how = random.choice(["before", "after", "late"]) if number == at else ""
-    if how == "before":
-        stray()
     print("" if record.get("do") == "drop" else json.dumps(record), flush=True)
-    if how == "after":
-        stray()
-    if how == "late":
-        threading.Timer(0.03, stray).start()
 `)
-	c.Kernel.Name, c.Dir = "exec:python3 stray.py", d.path
+	c.Kernel.Name, c.Kernel.ExecMode, c.Dir = "exec:python3 program.py", "stream", d.path
 }

@@ -125,6 +125,11 @@ end() {
 }
 trap end EXIT
 
+# Version managers put a shell script in front of Python that takes as long as Python does to start.
+if python=$(python3 -c 'import sys; print(sys.base_prefix + "/bin")' 2>/dev/null) && [[ -x $python/python3 ]]; then
+	PATH=$python:$PATH
+fi
+
 # What tests need besides Go is installed while Go compiles.
 needs() {
 	[[ -z ${CI:-} ]] || ./scripts/tools.sh slurm-wlm:slurmctld
