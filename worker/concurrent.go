@@ -124,7 +124,7 @@ func (c *concurrent) feed() (next pause, err error) {
 	case c.busy:
 		lanes[0].run.out.awaits("")
 	}
-	if c.spend.isOver(len(c.records.flying)) {
+	if c.spend.isOver(len(c.records.flying), now) {
 		c.worker.send(wire.Message{Spent: &wire.Spent{Blind: c.spend.blind()}})
 	}
 	for _, got := range c.fetched.takeAll() {

@@ -287,6 +287,11 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	if closed(r.worker.stops.jobStopped) {
 		return nil, errInterrupted
 	}
+	for r.worker.pace.share() <= 0 { // the device is too hot
+		if err := s.rest(poll); err != nil {
+			return nil, err
+		}
+	}
 	if r.dead() {
 		host.kill()
 	}

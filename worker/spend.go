@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"time"
+
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/figures"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -12,9 +14,9 @@ import (
 type spend struct {
 	limits   wire.Spend
 	figures  *figures.File
-	answers  int64 // so far, while none reports tokens
-	spent    bool  // a record could not be sent
-	reported bool
+	answers  int64     // so far, while none reports tokens
+	spent    bool      // the last record to be sent could not be
+	reported time.Time // when that was last reported
 }
 
 func (s *spend) open(setup wire.Setup) (err error) {
@@ -29,15 +31,14 @@ func (s *spend) open(setup wire.Setup) (err error) {
 func (s *spend) reached() bool {
 	reached := s.blind() || s.limits.Requests > 0 && s.figures.Get(figures.Requests) >= s.limits.Requests ||
 		s.limits.Tokens > 0 && s.figures.Get(figures.TotalTokens) >= s.limits.Tokens
-	s.spent = s.spent || reached
+	s.spent = reached
 	return reached
 }
 
 // reserve counts a request, unless others have sent the last one meanwhile.
 func (s *spend) reserve() bool {
-	taken := s.figures.Take(figures.Requests, s.limits.Requests)
-	s.spent = s.spent || !taken
-	return taken
+	s.spent = !s.figures.Take(figures.Requests, s.limits.Requests)
+	return !s.spent
 }
 
 // blindAnswers is after how many answers without tokens a limit of tokens cannot hold.
@@ -64,10 +65,16 @@ func (s *spend) add(a plugins.Answer) {
 	}
 }
 
-// isOver reports, once, that nothing more can be sent. Answers to what was sent are awaited first:
-// they are paid for.
-func (s *spend) isOver(inFlight int) bool {
-	over := s.spent && !s.reported && inFlight == 0
-	s.reported = s.reported || over
-	return over
+// reportEvery is how often a worker reports that it cannot send: at the first report, another worker
+// may have given a request back, which is used by now.
+const reportEvery = time.Second
+
+// isOver reports, from time to time, that nothing more can be sent. Answers to what was sent are
+// awaited first: they are paid for.
+func (s *spend) isOver(inFlight int, now time.Time) bool {
+	if !s.spent || inFlight > 0 || now.Sub(s.reported) < reportEvery {
+		return false
+	}
+	s.reported = now
+	return true
 }

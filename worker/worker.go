@@ -244,7 +244,12 @@ func (w *Worker) open(ctx context.Context) error {
 		ready.Files, ready.Data, ready.Interpreter = w.host.named.Files, w.host.named.Data, interpreterOf(w.host.setup, w.host.named)
 	} else {
 		crash.Point("worker-start")
-		if err := w.host.open(ctx); err != nil {
+		err := w.host.open(ctx)
+		if e := fault.As(err); e != nil && e.Sign == fault.Outside && w.host.alone.path != "" { // the fault of another worker
+			w.host.kill()
+			_, err = w.host.alive(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		w.log.Info("kernel ready", "kernel", w.setup.Kernel)

@@ -38,13 +38,11 @@ func newWarmTest(t *testing.T) *warmTest {
 	w.env = append(os.Environ(), "GPURUN_TEST_COMMAND=1", "XDG_RUNTIME_DIR="+dir, "PYTHONPATH="+filepath.Dir(w.library), "PYTHONDONTWRITEBYTECODE=1")
 	t.Cleanup(func() {
 		w.command("warm", "stop")
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			_, err := os.Stat(filepath.Join(dir, "gpurun", "warm"))
-			if os.IsNotExist(err) || time.Now().After(deadline) {
-				break
-			}
+		sockets := func() []string { list, _ := filepath.Glob(filepath.Join(dir, "gpurun", "warm-*")); return list }
+		for deadline := time.Now().Add(20 * time.Second); len(sockets()) > 0 && time.Now().Before(deadline); {
+			time.Sleep(50 * time.Millisecond)
 		}
-		if _, err := os.Stat(filepath.Join(dir, "gpurun", "warm")); err == nil {
+		if len(sockets()) > 0 {
 			t.Error("the guard of warm interpreters did not end")
 		}
 		_ = os.RemoveAll(dir)
@@ -166,5 +164,74 @@ func TestWarmIsPrivate(t *testing.T) {
 	cmd.Dir, cmd.Env = w.dir, append(w.env, "XDG_RUNTIME_DIR="+other)
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "only you can enter") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// What a file cannot import, or hides, is reported as without the flag; a file that was mended is warm
+// again.
+func TestWarmAfterMistakes(t *testing.T) {
+	w := newWarmTest(t)
+	fails := func(imports, want string) {
+		t.Helper()
+		w.kernel(imports, "slow_package.VALUE")
+		self, _ := os.Executable()
+		cmd := exec.Command(self, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")
+		cmd.Dir, cmd.Env = w.dir, w.env
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v, and no %q in:\n%s", err, want, out)
+		}
+	}
+	fails("import slow_package\nthis is no Python", "SyntaxError")
+	w.kernel("import slow_package", "slow_package.VALUE")
+	w.try("1", 1)
+	w.try("1", 1)
+
+	broken := filepath.Join(filepath.Dir(w.library), "broken_package.py")
+	w.write(broken, "import sys\nif 'seen' in vars(sys): raise ImportError('the second error')\nsys.seen = 1\nraise ImportError('the first error')\n")
+	w.write(w.library, slowPackage)
+	fails("import slow_package\nimport broken_package", "the first error")
+
+	w.write(filepath.Join(w.dir, "user_settings.py"), "import os\nos.environ['LATER'] = 'set by the user'\n")
+	w.write(w.library, slowPackage+"VALUE = os.environ.get('LATER')\n")
+	w.kernel("import user_settings\nimport slow_package", "slow_package.VALUE")
+	for range 2 { // the package is imported after the user's own module
+		if out := w.command("try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1"); !strings.Contains(out, "set by the user") {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
+// A relative PYTHONPATH is that of the job, and Ctrl-C ends an interpreter that computes.
+func TestWarmInAFolder(t *testing.T) {
+	w := newWarmTest(t)
+	if err := os.Mkdir(filepath.Join(w.dir, "lib"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.write(filepath.Join(w.dir, "lib", "relative_module.py"), "VALUE = 'found'\n")
+	w.env = append(w.env, "PYTHONPATH=site-packages:lib")
+	w.kernel("import slow_package\nimport relative_module", "relative_module.VALUE")
+	w.try("found", 1)
+	w.try("found", 1)
+
+	w.kernel("import slow_package\nimport time", "(open('begun', 'w').close(), time.sleep(600))")
+	self, _ := os.Executable()
+	cmd := exec.Command(self, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")
+	cmd.Dir, cmd.Env = w.dir, w.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(w.dir, "begun")); err == nil {
+			break
+		}
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		_ = cmd.Process.Kill()
+		t.Error("Ctrl-C does not end try")
 	}
 }

@@ -3,75 +3,62 @@ package shmem
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
-// TestSpace allocates and frees blocks at random: none overlaps another or extends past the
-// end, and a full space reports that it is full.
+// TestSpace allocates and frees blocks at random: each is at the lowest free offset, and a full space
+// reports that it is full.
 func TestSpace(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		owners := make([]uint64, align*(1+r.IntN(200))) // of each byte, 0 if free
-		s := NewSpace(make([]byte, len(owners)), math.MaxInt)
-		refused, given := 0, map[uint64]int{}
-		for owner := uint64(1); owner < 2000; owner++ {
+		used := make([]bool, align*(1+r.IntN(200)))
+		s := NewSpace(make([]byte, len(used)), math.MaxInt)
+		refused, given := 0, map[int]int{} // sizes by offset
+		lowest := func(n int) (start int, ok bool) {
+			for ; start+n <= len(used); start += align {
+				if !slices.Contains(used[start:start+n], true) {
+					return start, true
+				}
+			}
+			return 0, false
+		}
+		for range 2000 {
 			if r.IntN(2) == 0 {
-				for other := range given {
-					s.Give(other)
-					delete(given, other)
-					for i := range owners {
-						if owners[i] == other {
-							owners[i] = 0
-						}
-					}
+				for start, n := range given {
+					s.Give(start)
+					delete(given, start)
+					clear(used[start : start+n])
 					break
 				}
 				continue
 			}
 			n := 1 + r.IntN(10*align)
-			start, ok := s.Take(owner, n)
+			want, fits := lowest(n)
+			start, ok := s.Take(n)
+			if start != want || ok != fits {
+				t.Fatalf("seed %d: %d bytes at %d, %v; the lowest free offset is %d, %v", seed, n, start, ok, want, fits)
+			}
 			if !ok {
 				refused++
 				continue
 			}
-			if start%align != 0 || start+n > len(owners) {
-				t.Fatalf("seed %d: %d bytes at %d of %d", seed, n, start, len(owners))
-			}
 			for i := range n {
-				if owners[start+i] != 0 {
-					t.Fatalf("seed %d: %d bytes at %d overlap another block", seed, n, start)
-				}
-				owners[start+i] = owner
+				used[start+i] = true
 			}
-			given[owner]++
+			given[start] = n
 		}
 		if s.Blocks() != len(given) {
 			t.Errorf("seed %d: %d blocks, it says %d", seed, len(given), s.Blocks())
 		}
-		for owner := range given {
-			s.Give(owner)
+		for start := range given {
+			s.Give(start)
 		}
 		if s.Blocks() != 0 || seed == 0 && refused == 0 {
 			t.Errorf("seed %d: %d blocks at the end, %d refused", seed, s.Blocks(), refused)
 		}
 	}
-}
-
-// All blocks of an owner are freed, and the lowest offset is taken first.
-func TestSpaceOfOwners(t *testing.T) {
-	s := NewSpace(make([]byte, 1000), math.MaxInt)
-	for i, want := range []int{0, 128, 256} {
-		if at, ok := s.Take(uint64(i%2), 100); !ok || at != want {
-			t.Errorf("block %d at %d, %v", i, at, ok)
-		}
-	}
-	for _, n := range []int{1000, math.MaxInt} {
-		if at, ok := s.Take(9, n); ok {
-			t.Errorf("%d bytes at %d", n, at)
-		}
-	}
-	s.Give(0)
-	if at, ok := s.Take(3, 128); !ok || at != 0 || s.Blocks() != 2 {
-		t.Errorf("at %d, %v; %d blocks", at, ok, s.Blocks())
+	if at, ok := NewSpace(make([]byte, 1000), 0).Take(math.MaxInt); ok {
+		t.Errorf("more bytes than there are, at %d", at)
 	}
 }

@@ -46,6 +46,7 @@ type guard struct {
 	// owner asks for it; nil in the guard of a job.
 	used  func(usage)
 	spent map[string]time.Duration
+	found time.Time // when a process last connected; not in the guard of a job
 }
 
 // template is a process that forks.
@@ -63,8 +64,8 @@ type template struct {
 	spoilt string     // why it must not be forked any more; empty if it may
 
 	// The guard's lock guards these.
-	children int
-	last     time.Time // when it began to have no children
+	users int       // children, and requests for one
+	last  time.Time // when their number last changed
 }
 
 func newGuard(used func(usage)) *guard {
@@ -155,10 +156,11 @@ func (g *guard) serve(conn *net.UnixConn) {
 	t, child, reply := g.fork(*first.Request, files)
 	closeAll(files)
 	if child == nil {
+		g.release(t)
 		_ = send(conn, reply)
 		return
 	}
-	g.count(t, first.Request.Mark, 1)
+	g.count(first.Request.Mark, 1)
 	pidfd, err := unix.PidfdOpen(child.Pid(), 0)
 	if err == nil {
 		file := os.NewFile(uintptr(pidfd), "child")
@@ -170,7 +172,8 @@ func (g *guard) serve(conn *net.UnixConn) {
 	}
 	go t.obey(conn, child)
 	<-child.Done()
-	if g.count(t, first.Request.Mark, -1) == 0 { // otherwise others of the same kernel process are at work
+	g.release(t)
+	if g.count(first.Request.Mark, -1) == 0 { // otherwise others of the same kernel process are at work
 		proc.KillMarked(MarkVariable + "=" + first.Request.Mark)
 	}
 	exit := child.Exit()
@@ -180,12 +183,21 @@ func (g *guard) serve(conn *net.UnixConn) {
 	_ = send(conn, report{Exit: &exit})
 }
 
-// count counts the living children of a template, and those with a mark.
-func (g *guard) count(t *template, mark string, change int) int {
+// release ends the use of a template by a request, or by the child that it led to.
+func (g *guard) release(t *template) {
+	if t == nil {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t.children += change
+	t.users--
 	t.last = time.Now()
+}
+
+// count counts the living children with a mark.
+func (g *guard) count(mark string, change int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.children[mark] += change
 	if g.children[mark] == 0 {
 		delete(g.children, mark)
@@ -231,30 +243,30 @@ func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, rep
 	message, err := json.Marshal(r.Message)
 	switch {
 	case err != nil:
-		return nil, nil, report{Refused: err.Error()}
+		return t, nil, report{Refused: err.Error()}
 	case t.spoilt != "":
-		return nil, nil, report{Refused: t.spoilt, Load: t.load}
+		return t, nil, report{Refused: t.spoilt, Load: t.load}
 	case t.load.Unsafe != "" && r.Keep > 0:
 		g.forget(r.Key, t)
-		return nil, nil, report{Refused: t.load.Unsafe, Load: t.load}
+		return t, nil, report{Refused: t.load.Unsafe, Load: t.load}
 	case t.load.Unsafe != "":
 		return t.give(message, files[1:])
 	}
 	child, err := proc.Adopt(func() (int, error) { return t.ask(message, files[1:]) })
 	if err != nil {
 		g.forget(r.Key, t)
-		return nil, nil, report{Refused: "the template did not fork: " + err.Error(), Load: t.load}
+		return t, nil, report{Refused: "the template did not fork: " + err.Error(), Load: t.load}
 	}
 	return t, child, report{PID: child.Pid(), Load: t.load}
 }
 
 // give turns a template that must not be forked into a child: what it has loaded is not loaded
-// again. It is the only one. The caller must hold t.mu.
+// again. It can become one child only. The caller must hold t.mu.
 func (t *template) give(message []byte, files []*os.File) (*template, *proc.Process, report) {
 	t.spoilt = t.load.Unsafe
 	t.given.Store(true)
 	if _, err := t.ask(message, files); err != nil {
-		return nil, nil, report{Refused: t.spoilt, Load: t.load}
+		return t, nil, report{Refused: t.spoilt, Load: t.load}
 	}
 	return t, t.process, report{PID: t.process.Pid(), Itself: true, Load: t.load}
 }
@@ -277,11 +289,13 @@ func (t *template) ask(message []byte, files []*os.File) (pid int, err error) {
 	return answer.PID, nil
 }
 
-// template returns the template with a key, and starts it if there is none.
+// template returns the template with a key, and starts it if there is none. The caller must release it.
 func (g *guard) template(r Request, file *os.File) (*template, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if t := g.templates[r.Key]; t != nil {
+		t.users++
+		t.keep = r.Keep
 		return t, nil
 	}
 	if g.ended {
@@ -306,7 +320,7 @@ func (g *guard) template(r Request, file *os.File) (*template, error) {
 		ours.Close()
 		return nil, err
 	}
-	t := &template{process: process, conn: ours, loaded: make(chan struct{}), about: r.About, keep: r.Keep, last: time.Now()}
+	t := &template{process: process, conn: ours, loaded: make(chan struct{}), about: r.About, keep: r.Keep, users: 1, last: time.Now()}
 	g.templates[r.Key] = t
 	go func() {
 		defer close(t.loaded)
@@ -325,7 +339,7 @@ func (g *guard) template(r Request, file *os.File) (*template, error) {
 		t.mu.Lock()
 		lost := t.spoilt == ""
 		t.mu.Unlock()
-		if lost { // it was killed: the next request starts another
+		if lost || r.Keep > 0 { // the next request starts another
 			g.forget(r.Key, t)
 		}
 	}()

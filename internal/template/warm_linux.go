@@ -1,6 +1,8 @@
 package template
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -26,31 +28,72 @@ const (
 	warmShare = 4
 	// warmTick is how often the guard looks for templates whose time is over.
 	warmTick = 500 * time.Millisecond
+	// unusedGuard is how long a guard without templates waits: a job looks for the guard before it
+	// plans, and asks for a child afterwards.
+	unusedGuard = 30 * time.Second
 )
 
-// Folder returns the folder of the guard of warm templates, which only this user can enter.
-func Folder() (string, error) {
-	dir := filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "gpurun")
-	if os.Getenv("XDG_RUNTIME_DIR") == "" {
-		dir = filepath.Join(os.TempDir(), "gpurun-"+strconv.Itoa(os.Geteuid()))
+// folder returns where the guard of warm templates is found: in the user's runtime folder, if there is
+// one, else in that for temporary files.
+func folder() string {
+	if runtime := os.Getenv("XDG_RUNTIME_DIR"); runtime != "" && owned(os.Stat(runtime)) { // sudo may keep the variable
+		return filepath.Join(runtime, "gpurun")
 	}
+	name := "gpurun-" + strconv.Itoa(os.Geteuid())
+	if dir := filepath.Join(os.TempDir(), name); len(dir) <= longestFolder {
+		return dir
+	}
+	return filepath.Join("/tmp", name)
+}
+
+// longestFolder is how long the name of a folder may be so that a socket in it has a valid one.
+const longestFolder = 80
+
+// owned reports whether a file belongs to this user.
+func owned(info os.FileInfo, err error) bool {
+	if err != nil {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
+
+// makeFolder makes the folder of the guard of warm templates, which only this user can enter.
+func makeFolder() (string, error) {
+	dir := folder()
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
+	return dir, checkFolder(dir)
+}
+
+func checkFolder(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || info.Mode().Perm() != 0o700 || !ok || int(stat.Uid) != os.Geteuid() {
-		return "", fmt.Errorf("%s is not a folder that only you can enter", dir)
+	if !info.IsDir() || info.Mode().Perm() != 0o700 || !owned(info, nil) {
+		return fmt.Errorf("%s is not a folder that only you can enter", dir)
 	}
-	return dir, nil
+	return nil
+}
+
+// socketName returns the name of the guard's socket. Containers that share the folder, and jobs of a
+// cluster, whose limits the guard has, have guards of their own.
+func socketName() string {
+	place := sha256.New()
+	for _, namespace := range []string{"mnt", "pid"} {
+		link, _ := os.Readlink("/proc/self/ns/" + namespace)
+		fmt.Fprintln(place, link)
+	}
+	fmt.Fprintln(place, os.Getenv("SLURM_JOB_ID"))
+	return "warm-" + hex.EncodeToString(place.Sum(nil)[:6])
 }
 
 // KeepWarm returns the socket of the guard of warm templates, and starts the guard if there is none.
 // binary must call [ServeWarm] with these arguments.
 func KeepWarm(binary string, arguments ...string) (socket string, err error) {
-	dir, err := Folder()
+	dir, err := makeFolder()
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +102,7 @@ func KeepWarm(binary string, arguments ...string) (socket string, err error) {
 		return "", err
 	}
 	defer unlock()
-	socket = filepath.Join(dir, "warm")
+	socket = filepath.Join(dir, socketName())
 	if conn, err := net.Dial("unixpacket", socket); err == nil {
 		conn.Close()
 		return socket, nil
@@ -102,6 +145,7 @@ func lock(dir string) (unlock func(), err error) {
 // ServeWarm is the life of the guard of warm templates. It returns the exit status.
 func ServeWarm() int {
 	proc.SurviveStopSignals()
+	closeInherited()
 	proc.CloseOnExec(listenDescriptor)
 	listening := os.NewFile(listenDescriptor, "listener")
 	listener, err := net.FileListener(listening)
@@ -116,46 +160,76 @@ func ServeWarm() int {
 	g := newGuard(func(u usage) { cpu[u.Owner] += u.CPU })
 	g.spent = cpu
 	defer proc.ReapOrphans()()
-	go g.accept(privately{listener})
-	for idle := 0; ; {
+	g.find()
+	go g.accept(privately{listener, g.find})
+	for {
 		time.Sleep(warmTick)
-		if g.expire(func(t *template) bool { return time.Since(t.last) > t.keep }) > 0 {
-			idle = 0
-			continue
-		}
-		if idle++; idle > 10 && g.quit() {
+		g.expire(func(t *template) bool { return time.Since(t.last) > t.keep })
+		if g.quit() {
 			return 0
 		}
 	}
 }
 
-// quit ends an idle guard, unless a process has just found it.
-func (g *guard) quit() bool {
-	dir, err := Folder()
-	if err != nil {
-		return true
+// closeInherited closes what the caller of gpurun has left open, such as the lock of a script. The
+// descriptors of Go's runtime refer to no file.
+func closeInherited() {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, entry := range entries {
+		number, err := strconv.Atoi(entry.Name())
+		link, _ := os.Readlink("/proc/self/fd/" + entry.Name())
+		if err == nil && number > listenDescriptor && !strings.HasPrefix(link, "anon_inode:") {
+			_ = syscall.Close(number)
+		}
 	}
+}
+
+// find notes that a process has found the guard.
+func (g *guard) find() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.found = time.Now()
+}
+
+// unused reports whether the guard can end. The caller must hold g.mu.
+func (g *guard) unused() bool {
+	return len(g.templates) == 0 && len(g.children) == 0 && time.Since(g.found) > unusedGuard
+}
+
+// quit ends an unused guard.
+func (g *guard) quit() bool {
+	g.mu.Lock()
+	unused := g.unused()
+	g.mu.Unlock()
+	if !unused {
+		return false
+	}
+	dir := folder()
 	unlock, err := lock(dir)
 	if err != nil {
-		return true
+		unlock = func() {} // the folder was removed
 	}
 	defer unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.templates) > 0 {
+	if !g.unused() { // a process has found it meanwhile
 		return false
 	}
-	_ = os.Remove(filepath.Join(dir, "warm"))
+	_ = os.Remove(filepath.Join(dir, socketName()))
 	g.ended = true
 	return true
 }
 
 // privately accepts connections of this user's processes only.
-type privately struct{ net.Listener }
+type privately struct {
+	net.Listener
+	find func()
+}
 
 func (p privately) Accept() (net.Conn, error) {
 	for {
 		conn, err := p.Listener.Accept()
+		p.find()
 		if err != nil || isOurs(conn.(*net.UnixConn)) {
 			return conn, err
 		}
@@ -175,16 +249,15 @@ func isOurs(conn *net.UnixConn) bool {
 	return int(peer.Uid) == os.Geteuid()
 }
 
-// expire ends the templates without children that are over. It returns how many are left.
-func (g *guard) expire(over func(*template) bool) (left int) {
+// expire ends the templates that nothing uses and for which over returns true.
+func (g *guard) expire(over func(*template) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key, t := range g.templates {
-		if t.children == 0 && over(t) {
+		if t.users == 0 && over(t) {
 			g.remove(key, t)
 		}
 	}
-	return len(g.templates)
 }
 
 // remove ends a template, which runs its exit handlers. The caller must hold g.mu.
@@ -202,7 +275,7 @@ func (g *guard) makeRoom() {
 		oldest := ""
 		for key, t := range g.templates {
 			used += memoryOf(t.process.Pid())
-			if t.children == 0 && (oldest == "" || t.last.Before(g.templates[oldest].last)) {
+			if t.users == 0 && (oldest == "" || t.last.Before(g.templates[oldest].last)) {
 				oldest = key
 			}
 		}
@@ -237,8 +310,8 @@ func (g *guard) warm(stop bool) []Warm {
 	g.mu.Lock()
 	list := []Warm{}
 	for _, t := range g.templates {
-		w := Warm{PID: t.process.Pid(), About: t.about, Children: t.children, Memory: memoryOf(t.process.Pid())}
-		if t.children == 0 {
+		w := Warm{PID: t.process.Pid(), About: t.about, Children: t.users, Memory: memoryOf(t.process.Pid())}
+		if t.users == 0 {
 			w.Left = max(0, t.keep-time.Since(t.last))
 		}
 		list = append(list, w)
@@ -246,6 +319,9 @@ func (g *guard) warm(stop bool) []Warm {
 	g.mu.Unlock()
 	if stop {
 		g.expire(func(*template) bool { return true })
+		g.mu.Lock()
+		g.found = time.Time{} // nor does the guard wait
+		g.mu.Unlock()
 	}
 	slices.SortFunc(list, func(a, b Warm) int { return a.PID - b.PID })
 	return list
@@ -279,11 +355,13 @@ func WarmUsage(owner string) time.Duration {
 
 // askWarm asks the guard of warm templates. Without one, the answer is empty.
 func askWarm(o order) (answer report, err error) {
-	dir, err := Folder()
-	if err != nil {
+	dir := folder()
+	if err := checkFolder(dir); errors.Is(err, os.ErrNotExist) {
+		return answer, nil
+	} else if err != nil {
 		return answer, err
 	}
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, "warm"), Net: "unixpacket"})
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, socketName()), Net: "unixpacket"})
 	if err != nil {
 		return answer, nil
 	}

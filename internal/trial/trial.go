@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/process"
 	"github.com/gpurun/gpurun/plugins/python"
@@ -65,6 +66,9 @@ func (t *Trial) Run(ctx context.Context, s Sample) error {
 	}
 	if ctx.Err() != nil {
 		proc.KillChildren() // a kernel at a breakpoint would not close
+		if offer, warm := template.Offered(); warm {
+			proc.KillMarked(template.MarkVariable + "=" + offer.Mark)
+		}
 	}
 	switch ended := t.close(); {
 	case err != nil || ended == nil:

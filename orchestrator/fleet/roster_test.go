@@ -157,8 +157,8 @@ func TestFleetPaces(t *testing.T) {
 		t.Fatalf("paused: %t and %t", changed != nil, other != nil)
 	}
 	run := &slotRun{
-		member: slots[0],
-		fleet:  &Fleet{queue: queue.New(nil, nil), Options: Options{Paused: func() <-chan struct{} { return nil }}},
+		member: slots[0], stays: t.Context(),
+		fleet: &Fleet{queue: queue.New(nil, nil), Options: Options{Paused: func() <-chan struct{} { return nil }}},
 	}
 	done := make(chan struct{})
 	go func() {

@@ -138,6 +138,8 @@ func (s *slotRun) awaitTurn(ctx context.Context) {
 			case <-resumed:
 			case <-s.fleet.queue.Open.Done():
 				return
+			case <-s.stays.Done():
+				return
 			case <-ctx.Done():
 				return
 			}
@@ -164,6 +166,7 @@ func (s *slotRun) awaitProbe(ctx context.Context) bool {
 			return true
 		case <-s.fleet.queue.Open.Done():
 		case <-s.stays.Done():
+			s.fleet.queue.Withdraw(s.back.promised)
 			s.fleet.scaler.Leaves(s.slot)
 			s.member.leave(false)
 			s.fleet.scaler.Departed(s.slot)

@@ -24,7 +24,6 @@ type Arena struct {
 
 	mu     sync.Mutex
 	space  *shmem.Space
-	last   uint64 // number of the last region
 	unmap  func()
 	users  int  // regions and streams that need the mappings
 	closed bool // no further regions are allocated
@@ -42,10 +41,9 @@ const (
 // Memory is shared memory for the records of a batch, which the kernel process reads
 // without a copy. Records in any other memory are copied.
 type Memory struct {
-	arena  *Arena
-	number uint64
-	start  int
-	data   []byte
+	arena *Arena
+	start int
+	data  []byte
 }
 
 const (
@@ -67,13 +65,12 @@ func (a *Arena) Alloc(n int) *Memory {
 	if a.closed {
 		return nil
 	}
-	start, ok := a.space.Take(a.last+1, size)
+	start, ok := a.space.Take(size)
 	if !ok {
 		return nil
 	}
-	a.last++
 	a.users++
-	return &Memory{a, a.last, start, a.Own[start : start+size : start+size]}
+	return &Memory{a, start, a.Own[start : start+size : start+size]}
 }
 
 // Bytes returns the memory, the same slice each time.
@@ -83,7 +80,7 @@ func (b *Memory) Bytes() []byte { return b.data }
 // caller must not use the bytes or the records afterwards.
 func (b *Memory) Free() {
 	b.arena.mu.Lock()
-	b.arena.space.Give(b.number)
+	b.arena.space.Give(b.start)
 	b.arena.mu.Unlock()
 	b.arena.Drop()
 }

@@ -12,12 +12,13 @@ type space struct {
 	mu     sync.Mutex
 	change sync.Cond
 	memory *shmem.Space
+	blocks map[uint64][]int // offsets, by batch
 	size   int
 	closed bool
 }
 
 func newSpace(memory []byte) *space {
-	s := &space{memory: shmem.NewSpace(memory, keepBytes), size: len(memory)}
+	s := &space{memory: shmem.NewSpace(memory, keepBytes), blocks: make(map[uint64][]int), size: len(memory)}
 	s.change.L = &s.mu
 	return s
 }
@@ -31,7 +32,8 @@ func (s *space) alloc(owner uint64, n int, wait bool) (start int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.closed {
-		if start, ok := s.memory.Take(owner, n); ok {
+		if start, ok := s.memory.Take(n); ok {
+			s.blocks[owner] = append(s.blocks[owner], start)
 			return start, nil
 		}
 		if !wait || s.memory.Blocks() == 0 || n > s.size {
@@ -46,7 +48,10 @@ func (s *space) alloc(owner uint64, n int, wait bool) (start int, err error) {
 func (s *space) free(owner uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.memory.Give(owner)
+	for _, start := range s.blocks[owner] {
+		s.memory.Give(start)
+	}
+	delete(s.blocks, owner)
 	s.change.Broadcast()
 }
 

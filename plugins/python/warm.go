@@ -27,9 +27,13 @@ const markSpace = 160
 // keepWarm turns a request into one for a warm template. Such a template has imported the installed
 // packages that the file imports, and nothing of the user's own.
 func (s starting) keepWarm(r *template.Request, message *forkMessage, keep time.Duration, source []byte) {
+	r.Path = absolute(r.Path)
 	var shared []string
 	for _, entry := range s.env {
 		name, value, _ := strings.Cut(entry, "=")
+		if name == "PYTHONPATH" {
+			entry = name + "=" + absolute(value)
+		}
 		if slices.Contains(jobVariables, name) || strings.HasPrefix(name, "GPURUN_") {
 			message.Env[name] = value
 		} else {
@@ -42,10 +46,22 @@ func (s starting) keepWarm(r *template.Request, message *forkMessage, keep time.
 	r.Key, r.Keep = "warm "+hex.EncodeToString(identity.Sum(nil)), keep
 	r.About = filepath.Base(r.Args[0]) + " in " + r.Path
 	blank := strings.Repeat("-", markSpace)
-	r.Env = append(shared, workerVariable+"="+blank, template.MarkVariable+"="+blank)
+	r.Env = append(append(unset([]string{nvmlVariable}), shared...), workerVariable+"="+blank, template.MarkVariable+"="+blank)
 	if s.program == "prepare" { // it must not see a GPU when it imports, either
 		r.Env = append(r.Env, "CUDA_VISIBLE_DEVICES=")
 	}
+}
+
+// absolute makes a list of paths absolute: a warm template runs in another folder. A name of a program
+// to look up stays one.
+func absolute(list string) string {
+	paths := filepath.SplitList(list)
+	for i, path := range paths {
+		if full, err := filepath.Abs(path); err == nil && (strings.ContainsRune(path, '/') || len(paths) != 1) {
+			paths[i] = full
+		}
+	}
+	return strings.Join(paths, ":")
 }
 
 // fileState identifies a file and its version.

@@ -7,7 +7,7 @@ import stat
 import sys
 import time
 
-HARMLESS = ("jemalloc_bg_thd",)  # threads that survive a fork, or need not
+HARMLESS = ("jemalloc_bg_thd",)  # threads that their library starts again, or can do without
 OPENMP = ("libgomp", "libomp", "libiomp5")
 BLAS = ("openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_")
 PAUSE_HARD = 2  # omp_pause_hard
@@ -36,24 +36,28 @@ class State:
         for number, link, flags in self.opened():
             if link.startswith(("socket:", "pipe:", "anon_inode:")):
                 return "a connection or pipe"
-            if link.endswith(" (deleted)") and flags & os.O_ACCMODE != os.O_RDONLY:
-                return "a temporary file"
+            if flags & os.O_ACCMODE != os.O_RDONLY and (link.endswith(" (deleted)") or not flags & os.O_APPEND and is_file(number)):
+                return "a file to write"
 
     def reopen_files(self, received):
-        """In a forked child: open the files again, since the offset of one is shared otherwise. The
-        descriptors that the child was given are not meant."""
+        """In a forked child: open the files again, since the offset of one is shared otherwise. Leave
+        out the descriptors that the child was given."""
         for number, link, flags in self.opened():
             if number in received:
                 continue
             try:
-                if not stat.S_ISREG(os.fstat(number).st_mode):
+                if not is_file(number):
                     continue
-                again = os.open("/proc/self/fd/%d" % number, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+                again = os.open("/proc/self/fd/%d" % number, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_NOFOLLOW))
             except OSError:
                 continue  # the user may not open it any more
             os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
             os.dup2(again, number, inheritable=os.get_inheritable(number))
             os.close(again)
+
+
+def is_file(number):
+    return stat.S_ISREG(os.fstat(number).st_mode)
 
 
 def descriptors():
@@ -202,7 +206,7 @@ def set_threads(count):
                 pass
 
 
-def keep_exit_handlers_of_children():
+def drop_exit_handlers_of_template():
     """Leave the exit handlers of the template to the template: they would remove its files."""
     import weakref
     atexit._clear()

@@ -74,7 +74,10 @@ class Template:
             if refused:
                 self.tell(refused=refused)
                 leave(0, self.before.open)
-            self.tell(pid=self.fork(request, descriptors))
+            try:
+                self.tell(pid=self.fork(request, descriptors))
+            except OSError as error:
+                self.tell(refused=str(error))
             for descriptor in descriptors:
                 os.close(descriptor)
 
@@ -109,29 +112,35 @@ class Template:
         flush()
         reader, writer = os.pipe()
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP)  # until the child has handlers again
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which safety has checked
-            first = os.fork()
+        try:
+            first = quiet_fork()
             if first == 0:
-                if os.fork() == 0:
-                    os.setpgid(0, 0)
-                    os.write(writer, b"%d" % os.getpid())
-                    os.close(reader)
-                    os.close(writer)
-                    self.live(request, descriptors)
-                os._exit(0)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        os.close(writer)
+                self.bear(request, descriptors, reader, writer)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            os.close(writer)
+            pid = os.read(reader, 32)
+            os.close(reader)
         safety.wait(first)
-        pid = os.read(reader, 32)
-        os.close(reader)
         return int(pid or 0)
+
+    def bear(self, request, descriptors, reader, writer):
+        """The life of the process between template and child. It does not return, and runs no exit handler."""
+        try:
+            if quiet_fork() == 0:
+                os.setpgid(0, 0)
+                os.write(writer, b"%d" % os.getpid())
+                os.close(reader)
+                os.close(writer)
+                self.live(request, descriptors)
+        finally:
+            os._exit(0)
 
     def live(self, request, descriptors):
         """The life of a forked child. It does not return."""
         code = 1
         try:
-            safety.keep_exit_handlers_of_children()
+            safety.drop_exit_handlers_of_template()
             self.before.reopen_files(descriptors)
             self.become(request, descriptors)
         except SystemExit as error:
@@ -159,8 +168,15 @@ class Template:
         if os.getpid() != os.getpgid(0):
             os.setpgid(0, 0)
         program = PROGRAMS[request["program"]](self.sources)
-        hello()  # without, it is started fresh
+        hello()  # gpurun waits for it, and starts a fresh interpreter if it does not come
         program.run()
+
+
+def quiet_fork():
+    """Fork without the warning about threads, which safety has checked."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def exit_code(error):
