@@ -34,6 +34,9 @@ func currentProcess() *processState {
 	}
 	for which := range limits {
 		var limit unix.Rlimit
+		if which == unix.RLIMIT_NOFILE { // Go has raised it for itself
+			continue
+		}
 		if unix.Getrlimit(which, &limit) == nil {
 			s.Limits = append(s.Limits, [3]uint64{uint64(which), limit.Cur, limit.Max})
 		}
