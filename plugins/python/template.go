@@ -40,7 +40,7 @@ type forkMessage struct {
 	// Streams is how many descriptors of standard streams the child gets: its output, or all three.
 	Streams int `json:"streams"`
 	// Process is what else a child of a warm template takes over.
-	Process *processState `json:"process,omitempty"`
+	Process *proc.Inherited `json:"process,omitempty"`
 }
 
 // fork forks the interpreter from a template. It returns ErrRefused if there is none.
@@ -70,7 +70,7 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 	}
 	if offer.Keep > 0 {
 		how = "warm"
-		message.Process = currentProcess()
+		message.Process = proc.InheritedByChildren()
 		s.keepWarm(&r, &message, offer.Keep, source)
 	}
 	r.Args = append([]string{"-c", bootstrap, strconv.Itoa(len(source)), "4", how}, r.Args...)

@@ -1,4 +1,4 @@
-package python
+package proc
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processState is what a process inherits from the one that starts it, besides descriptors and the
+// Inherited is what a process inherits from the one that starts it, besides descriptors and the
 // environment.
-type processState struct {
+type Inherited struct {
 	Dir    string      `json:"dir"`
 	Umask  int         `json:"umask"`
 	CPUs   []int       `json:"cpus"`
@@ -19,9 +19,9 @@ type processState struct {
 // limits is the number of limits that the system has.
 const limits = 16
 
-// currentProcess returns the state of this process.
-func currentProcess() *processState {
-	s := &processState{Umask: syscall.Umask(0o077)}
+// InheritedByChildren returns what children of this process inherit.
+func InheritedByChildren() *Inherited {
+	s := &Inherited{Umask: syscall.Umask(0o077)}
 	syscall.Umask(s.Umask)
 	s.Dir, _ = os.Getwd()
 	var set unix.CPUSet
