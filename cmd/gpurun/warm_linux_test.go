@@ -201,7 +201,7 @@ func TestWarmAfterMistakes(t *testing.T) {
 	}
 }
 
-// A relative PYTHONPATH is that of the job, and Ctrl-C ends an interpreter that computes.
+// A relative PYTHONPATH starts at the job's folder, and Ctrl-C ends an interpreter that computes.
 func TestWarmInAFolder(t *testing.T) {
 	w := newWarmTest(t)
 	if err := os.Mkdir(filepath.Join(w.dir, "lib"), 0o700); err != nil {
@@ -212,7 +212,11 @@ func TestWarmInAFolder(t *testing.T) {
 	w.kernel("import slow_package\nimport relative_module", "relative_module.VALUE")
 	w.try("found", 1)
 	w.try("found", 1)
+	w.env = append(w.env, "PYTHONPATH=lib")
+	w.kernel("import relative_module", "relative_module.VALUE")
+	w.try("found", 1)
 
+	w.env = append(w.env, "PYTHONPATH=site-packages")
 	w.kernel("import slow_package\nimport time", "(open('begun', 'w').close(), time.sleep(600))")
 	self, _ := os.Executable()
 	cmd := exec.Command(self, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")

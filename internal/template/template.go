@@ -61,8 +61,8 @@ func Offered() (o Offer, ok bool) {
 	return Offer{Mark: parts[0], Keep: keep, Socket: parts[2]}, err == nil
 }
 
-// MarkVariable is an environment variable that identifies a child and its descendants. That of a
-// template is at least as long as those of its children, which are written over it.
+// MarkVariable is an environment variable that identifies a child and its descendants. A template's
+// value is at least as long as its children's, which overwrite it.
 const MarkVariable = "GPURUN_KERNEL_MARK"
 
 // NewMark returns a value of MarkVariable.

@@ -34,7 +34,7 @@ const (
 )
 
 // folder returns where the guard of warm templates is found: in the user's runtime folder, if there is
-// one, else in that for temporary files.
+// one, else in the folder for temporary files.
 func folder() string {
 	if runtime := os.Getenv("XDG_RUNTIME_DIR"); runtime != "" && owned(os.Stat(runtime)) { // sudo may keep the variable
 		return filepath.Join(runtime, "gpurun")

@@ -27,7 +27,9 @@ const markSpace = 160
 // keepWarm turns a request into one for a warm template. Such a template has imported the installed
 // packages that the file imports, and nothing of the user's own.
 func (s starting) keepWarm(r *template.Request, message *forkMessage, keep time.Duration, source []byte) {
-	r.Path = absolute(r.Path)
+	if strings.ContainsRune(r.Path, '/') {
+		r.Path = absolute(r.Path)
+	}
 	var shared []string
 	for _, entry := range s.env {
 		name, value, _ := strings.Cut(entry, "=")
@@ -52,12 +54,11 @@ func (s starting) keepWarm(r *template.Request, message *forkMessage, keep time.
 	}
 }
 
-// absolute makes a list of paths absolute: a warm template runs in another folder. A name of a program
-// to look up stays one.
+// absolute makes a list of paths absolute: a warm template runs in another folder.
 func absolute(list string) string {
 	paths := filepath.SplitList(list)
 	for i, path := range paths {
-		if full, err := filepath.Abs(path); err == nil && (strings.ContainsRune(path, '/') || len(paths) != 1) {
+		if full, err := filepath.Abs(path); err == nil {
 			paths[i] = full
 		}
 	}
