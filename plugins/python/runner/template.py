@@ -115,7 +115,7 @@ class Template:
         try:
             first = quiet_fork()
             if first == 0:
-                self.bear(request, descriptors, reader, writer)
+                self.fork_child(request, descriptors, reader, writer)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             os.close(writer)
@@ -124,7 +124,7 @@ class Template:
         safety.wait(first)
         return int(pid or 0)
 
-    def bear(self, request, descriptors, reader, writer):
+    def fork_child(self, request, descriptors, reader, writer):
         """The life of the process between template and child. It does not return, and runs no exit handler."""
         try:
             if quiet_fork() == 0:
