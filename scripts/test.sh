@@ -58,22 +58,21 @@ run() {
 
 # repeated COMMAND... runs tests by go test or run. Up to three that fail run three times more, alone:
 # one that is too impatient for a busy machine then passes, and is reported as FLAKY, to be
-# fixed. A panic, a timeout or a data race is never repeated.
+# fixed; what it had printed is shown behind bars. A panic, a timeout or a data race is never repeated.
 repeated() {
-	local log failed again prefix=-
-	log=$(mktemp -p "$work")
-	"$@" | tee "$log" && return
+	local log again failed prefix=-
+	log=$(mktemp -p "$work") again=$(mktemp -p "$work")
+	"$@" >"$log" 2>&1 && { cat "$log" && return; }
 	mapfile -t failed < <(sed -nE 's/^--- FAIL: (\w+) .*/\1/p' "$log" | sort -u)
 	if ((${#failed[@]} < 1 || ${#failed[@]} > 3)) || grep -qE '^panic: |DATA RACE|\[build failed\]' "$log"; then
-		return 1
+		cat "$log" && return 1
 	fi
 	[[ $1 != run ]] || prefix=-test.
-	again="^($(IFS='|' && echo "${failed[*]}"))\$"
-	echo "repeating ${failed[*]}"
-	"$@" "${prefix}run=$again" "${prefix}count=3" "${prefix}v" >"$log" 2>&1 || { cat "$log" && return 1; }
+	"$@" "${prefix}run=^($(IFS='|' && echo "${failed[*]}"))\$" "${prefix}count=3" "${prefix}v" >"$again" 2>&1 || { cat "$log" "$again" && return 1; }
 	for one in "${failed[@]}"; do
-		(($(grep -c "^--- PASS: $one " "$log") == 3)) || { cat "$log" && return 1; }
+		(($(grep -c "^--- PASS: $one " "$again") == 3)) || { cat "$log" "$again" && return 1; }
 	done
+	sed 's/^/| /' "$log"
 	echo "FLAKY: ${failed[*]} failed, and passed three times when repeated"
 }
 

@@ -226,7 +226,10 @@ func (w *Worker) serve(ctx context.Context) {
 		w.fail(err)
 		return
 	}
-	if err := w.host.close(); err != nil {
+	err = w.host.close()
+	if e := fault.As(err); e != nil && e.Code == fault.ExtraLines {
+		w.fail(err)
+	} else if err != nil {
 		w.send(wire.Message{Warned: &wire.Warned{Warnings: []string{err.Error()}}})
 	}
 }

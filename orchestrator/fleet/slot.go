@@ -258,7 +258,12 @@ func (s *slotRun) release(ctx context.Context) {
 		return
 	}
 	if ctx.Err() == nil && !s.session.hasTasks() { // or it would compute those first
-		s.fleet.notices.warn(s.slot, s.session.worker.End())
+		warnings, why := s.session.worker.End()
+		s.fleet.notices.warn(s.slot, warnings)
+		if why != nil {
+			s.fleet.state.stop(why)
+			s.fleet.queue.Close()
+		}
 	}
 	s.drop()
 }

@@ -101,7 +101,7 @@ func (p *Pool) Close() {
 	var ending sync.WaitGroup
 	for _, list := range p.idle {
 		for _, w := range list {
-			ending.Go(func() { _ = w.End() })
+			ending.Go(func() { _, _ = w.End() })
 		}
 	}
 	ending.Wait()

@@ -199,15 +199,19 @@ func (w *Worker) Send(message wire.Message) { _ = w.conn.Send(message) }
 // EndChunk asks the worker to end whatever it is computing at the next batch boundary.
 func (w *Worker) EndChunk() { w.Send(wire.Message{Stop: &wire.Stop{}}) }
 
-// End lets the worker close its kernel and waits for it. It returns what the kernel reports last.
-func (w *Worker) End() (warnings []string) {
+// End lets the worker close its kernel and waits for it. It returns what the kernel reports last:
+// warnings, and why its results cannot be used.
+func (w *Worker) End() (warnings []string, why *fault.Error) {
 	_ = w.conn.Send(wire.Message{End: true})
 	for _, message := range w.reap(endGrace) {
 		if message.Warned != nil {
 			warnings = append(warnings, message.Warned.Warnings...)
 		}
+		if message.Failed != nil && message.Failed.Fault.Code == fault.ExtraLines {
+			why = message.Failed.Fault
+		}
 	}
-	return warnings
+	return warnings, why
 }
 
 // Abandon ends the worker and its descendants without waiting; the goroutine that

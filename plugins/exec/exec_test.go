@@ -326,9 +326,16 @@ func TestStreamEndsWithALineTooMany(t *testing.T) {
 		expect(t, k, []string{"4"}, []string{"4"}) // with a new program
 	})
 	t.Run("at the end", func(t *testing.T) {
-		k := open(t, resolve.ExecConfig{Command: `while read a; do echo $a; done; echo total`, Mode: exec.ModeStream})
+		k := open(t, resolve.ExecConfig{Command: `while read a; do echo $a; done; echo 2`, Mode: exec.ModeStream})
 		expect(t, k, []string{"1"}, []string{"1"})
 		refuses(t, k.Close())
+	})
+	t.Run("at the end, no answer", func(t *testing.T) {
+		k := open(t, resolve.ExecConfig{Command: `while read a; do echo $a; done; echo total`, Mode: exec.ModeStream})
+		expect(t, k, []string{"1"}, []string{"1"})
+		if err := k.Close(); err == nil || fault.As(err) != nil || !strings.Contains(err.Error(), `more lines than it was given records: "total"`) {
+			t.Errorf("%v", err)
+		}
 	})
 }
 

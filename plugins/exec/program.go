@@ -2,6 +2,8 @@ package exec
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -288,23 +290,26 @@ func (p *program) hasExited() bool {
 	}
 }
 
-// close ends the input and waits for the program. Any line that it still writes is
-// one too many.
+// close ends the input and waits for the program. Any line that it still writes is one too many: if
+// it can be an answer, the lines before it may be answers to other records.
 func (p *program) close(proven bool) error {
 	p.stdin.Close()
 	timer := time.AfterFunc(exitGrace, p.process.KillGroup) // this also ends the read below
 	defer timer.Stop()
-	more, _ := p.out.lines.Peek(1)
-	if len(more) > 0 && !proven {
-		return p.surplus()
-	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(p.out.lines, 1<<20))
+	more, _ := io.ReadAll(io.LimitReader(p.out.lines, 1<<20))
 	p.process.End(exitGrace)
+	for line := range bytes.Lines(more) {
+		if line = trimEnd(line); !proven && len(line) > 0 && json.Valid(line) {
+			return surplus(line)
+		}
+	}
 	switch exit := p.process.Exit(); {
 	case exit.Signal == syscall.SIGKILL:
 		return p.failure(fmt.Sprintf("the program did not exit within %s of the end of its input and was killed", exitGrace), proc.Exit{})
 	case exit.Code != 0:
 		return p.failure("the program ended: "+exit.String(), exit)
+	case len(more) > 0 && !proven:
+		return fmt.Errorf("exec: the program wrote more lines than it was given records%s: no answers, as they are not JSON; %s", quoted(trimEnd(more)), advice)
 	}
 	return nil
 }

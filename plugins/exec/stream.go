@@ -39,7 +39,7 @@ func (k *kernel) checkRunning() error {
 	switch {
 	case more && k.identity == nil:
 		defer k.drop()
-		return p.surplus()
+		return surplus(p.peek())
 	case more:
 		logf("the program wrote a line that answers no record%s; restarting it", quoted(p.peek()))
 	case end || p.hasExited():
@@ -117,7 +117,7 @@ func (k *kernel) prove(p *program, batch plugins.Batch, lines [][]byte, written 
 		}
 	}
 	if more, _ := p.out.surplus(); more && k.identity == nil {
-		return p.surplus()
+		return surplus(p.peek())
 	}
 	select {
 	case <-written:
@@ -135,9 +135,9 @@ func (k *kernel) prove(p *program, batch plugins.Batch, lines [][]byte, written 
 
 // surplus is the failure of a program that has written more lines than it was given records:
 // its answers can no longer be matched to records.
-func (p *program) surplus() error {
+func surplus(line []byte) error {
 	return fault.ExtraLines.New("exec: the program wrote more lines than it was given records%s, so its answers, also earlier ones, "+
-		"cannot be matched to records by position; %s", quoted(p.peek()), advice)
+		"cannot be matched to records by position; %s", quoted(line), advice)
 }
 
 // advice is how to fix a program that writes lines that are not answers.

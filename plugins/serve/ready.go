@@ -40,8 +40,11 @@ func (s *server) awaitReady(ctx context.Context) error {
 	defer client.CloseIdleConnections()
 	var why error
 	for pause := firstPoll; ; pause = min(longestPoll, pause*3/2) {
-		if why = healthy(ctx, client, s.place.url); why == nil && !s.isLost() {
+		switch err := healthy(ctx, client, s.place.url); {
+		case err == nil && !s.isLost():
 			return nil
+		case why == nil || ctx.Err() == nil: // that the time is over is not the reason
+			why = err
 		}
 		select {
 		case <-s.lost.Done():

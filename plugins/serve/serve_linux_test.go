@@ -72,10 +72,10 @@ func TestServers(t *testing.T) {
 // A server that does not become ready is an error with what it has printed.
 func TestNotReady(t *testing.T) {
 	for role, want := range map[string]string{
-		"never": "was not ready within 1s: connection refused",
+		"never": "was not ready within 2s: connection refused",
 		"exit":  "the server exited: exit status 3: no such model, before it was ready",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if role == "exit" {
 			ctx = t.Context()
 		}
