@@ -92,6 +92,24 @@ func TestNamesOfModules(t *testing.T) {
 			t.Errorf("%v\n%s", err, detail(err))
 		}
 	})
+	t.Run("next to a concurrent kernel", func(t *testing.T) {
+		k := start(t, "import asyncio\nasync def process(record): await asyncio.sleep(0); return {'x': 1}", func(c *resolve.PythonConfig) {
+			for _, name := range []string{"asyncio", "selectors", "logging", "queue"} {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(c.File), name+".py"), []byte("raise SystemExit('not this one')"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if got := show(ask(t, k, "{}")); got != `lines {"x":1}` {
+			t.Error(got)
+		}
+	})
+}
+
+// Only concurrent kernels wait for the import of asyncio.
+func TestAsyncioIsImportedWhenNeeded(t *testing.T) {
+	k := start(t, "import sys\ndef process(batch): return {'x': ['asyn' + 'cio' in sys.modules]}")
+	expect(t, k, []string{"{}"}, []string{"x=false"})
 }
 
 // A symbolic link to a kernel works like its target, with the modules next to the target.

@@ -7,7 +7,6 @@
       ◄──────── blocked, if a task does not let the others run
 """
 
-import asyncio
 import collections.abc
 import json
 import os
@@ -86,6 +85,8 @@ class Concurrent:
     """The event loop, from setup to close."""
 
     def __init__(self, program, step, loop):
+        import asyncio  # takes longer than the rest of the runner, and other kernels do not need it
+        self.cancelled = asyncio.CancelledError
         self.program, self.step, self.loop = program, step, loop
         self.tasks = {}  # by the number of the record
         self.answers, self.size = [], 0  # that are not sent yet
@@ -156,7 +157,7 @@ class Concurrent:
     async def call(self, name):
         function = self.step.function(name)
         result = function() if function is not None else None
-        if asyncio.iscoroutine(result):
+        if isinstance(result, collections.abc.Coroutine):
             await result
 
     # Records.
@@ -174,7 +175,7 @@ class Concurrent:
             if size > LARGEST:
                 raise ResultError("process returned %d bytes for a record; the limit is %d" % (size, LARGEST))
             answer = {"verdict": verdict, "nulls": nulls, "lines": [line.decode("utf-8", "replace") for line in lines]}
-        except asyncio.CancelledError:
+        except self.cancelled:
             answer, size = {"verdict": FAILED, "given_up": True}, 0
         except Retry as error:
             answer, size = {"verdict": RETRY, "message": error.message(), "after": error.after or 0}, 0

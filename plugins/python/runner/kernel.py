@@ -65,7 +65,11 @@ def load(path, sources):
         if isinstance(module, BaseException):
             raise module
         return module
+    with open(path, "rb") as file:
+        data = file.read()
     import linecache, tokenize, traceback  # import these before a user file of the same name can shadow them
+    if b"async" in data:
+        import asyncio  # likewise
     folders = dict.fromkeys([os.path.dirname(os.path.realpath(path)), os.path.dirname(path)])
     sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
     sys.argv = [path]
@@ -74,8 +78,6 @@ def load(path, sources):
         name = "gpurun_kernel_" + name
     module = types.ModuleType(name)
     module.__file__ = path
-    with open(path, "rb") as file:
-        data = file.read()
     sources.note(path, data)
     code = compile(data, path, "exec", dont_inherit=True)
     sys.modules[name] = module
