@@ -16,7 +16,7 @@ import (
 // gpurun runs the command in its own process.
 func gpurun(t *testing.T, dir string, args ...string) (exit int, stderr string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GPURUN_TEST_COMMAND=1")
 	var out bytes.Buffer

@@ -32,7 +32,7 @@ func newOtherUser(t *testing.T) otherUser {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	u := otherUser{program: filepath.Join(dir, "gpurun"), stub: dir, folder: filepath.Join(dir, "leases")}
 	// Folders of tests belong to root alone.
-	copyFile(t, os.Args[0], u.program)
+	copyFile(t, program, u.program)
 	copyFile(t, filepath.Join(stub, "libnvidia-ml.so.1"), filepath.Join(dir, "libnvidia-ml.so.1"))
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

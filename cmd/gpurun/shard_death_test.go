@@ -40,7 +40,7 @@ func newSharedFolder(t *testing.T, records int) sharedFolder {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(os.Args[0], d.join("gpurun")); err != nil {
+	if err := os.Symlink(program, d.join("gpurun")); err != nil {
 		t.Fatal(err)
 	}
 	return d

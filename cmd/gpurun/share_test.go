@@ -47,7 +47,7 @@ func newHost(t *testing.T, gpus int) *sharedHost {
 func (h *sharedHost) join(name string) string { return filepath.Join(h.dir, name) }
 
 func (h *sharedHost) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = h.dir, h.env
 	return cmd
 }

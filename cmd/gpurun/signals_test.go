@@ -28,11 +28,11 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, stderr said, dir stri
 func commandBy(t *testing.T, before []string, args ...string) (cmd *exec.Cmd, stderr said, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	program := filepath.Join(dir, "gpurun")
-	if err := os.Symlink(os.Args[0], program); err != nil {
+	link := filepath.Join(dir, "gpurun")
+	if err := os.Symlink(program, link); err != nil {
 		t.Fatal(err)
 	}
-	args = append(append(before, program), args...)
+	args = append(append(before, link), args...)
 	cmd = exec.Command(args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GPURUN_TEST_COMMAND=1")

@@ -50,7 +50,7 @@ func newSlurmJob(t *testing.T, records int, pause time.Duration) *slurmJob {
 		t.Fatal(err)
 	}
 	j.program = filepath.Join(j.dir, "gpurun")
-	if err := os.Symlink(os.Args[0], j.program); err != nil {
+	if err := os.Symlink(program, j.program); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(j.dir, "kernel.py"), []byte(slurmKernel), 0o644); err != nil {

@@ -44,11 +44,7 @@ func startSession(t *testing.T, dir string, args ...string) *session {
 		t.Skipf("SKIPPED: no pseudo-terminal: %v", err)
 	}
 	_ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: 80, Row: 24})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &session{T: t, master: master, tty: tty, cmd: exec.Command(self, args...)}
+	s := &session{T: t, master: master, tty: tty, cmd: exec.Command(program, args...)}
 	s.cmd.Dir, s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = dir, tty, tty, tty
 	s.cmd.Env = append(os.Environ(), "GPURUN_TEST_COMMAND=1", "TERM=xterm", "NO_COLOR=")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -71,11 +71,7 @@ func (w *warmTest) kernel(imports, value string) {
 
 func (w *warmTest) command(args ...string) string {
 	w.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		w.Fatal(err)
-	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = w.dir, w.env
 	file, err := os.Create(filepath.Join(w.dir, "shown")) // a file has an offset, unlike a pipe
 	if err != nil {
@@ -159,8 +155,7 @@ func TestWarmIsPrivate(t *testing.T) {
 	if err := os.Chmod(filepath.Join(other, "gpurun"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	self, _ := os.Executable()
-	cmd := exec.Command(self, "try", "--keep-warm", "k.py", "in.jsonl", "--gpus", "cpu:1")
+	cmd := exec.Command(program, "try", "--keep-warm", "k.py", "in.jsonl", "--gpus", "cpu:1")
 	cmd.Dir, cmd.Env = w.dir, append(w.env, "XDG_RUNTIME_DIR="+other)
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "only you can enter") {
 		t.Errorf("%v: %s", err, out)
@@ -174,8 +169,7 @@ func TestWarmAfterMistakes(t *testing.T) {
 	fails := func(imports, want string) {
 		t.Helper()
 		w.kernel(imports, "slow_package.VALUE")
-		self, _ := os.Executable()
-		cmd := exec.Command(self, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")
+		cmd := exec.Command(program, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")
 		cmd.Dir, cmd.Env = w.dir, w.env
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%v, and no %q in:\n%s", err, want, out)
@@ -218,8 +212,7 @@ func TestWarmInAFolder(t *testing.T) {
 
 	w.env = append(w.env, "PYTHONPATH=site-packages")
 	w.kernel("import slow_package\nimport time", "(open('begun', 'w').close(), time.sleep(600))")
-	self, _ := os.Executable()
-	cmd := exec.Command(self, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")
+	cmd := exec.Command(program, "try", "--keep-warm", "1m", "k.py", "in.jsonl", "-n", "1", "--gpus", "cpu:1")
 	cmd.Dir, cmd.Env = w.dir, w.env
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
