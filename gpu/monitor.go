@@ -71,6 +71,8 @@ type Monitor struct {
 	options MonitorOptions
 	sampler *sampler
 
+	hurry chan struct{} // holds a token if a sample is wanted at once
+
 	mu      sync.Mutex
 	config  Config
 	devices []*watched
@@ -88,7 +90,7 @@ func NewMonitor(devices []Device, options MonitorOptions) (*Monitor, error) {
 	if err := options.Config.check(); err != nil {
 		return nil, err
 	}
-	m := &Monitor{options: options, config: options.Config}
+	m := &Monitor{options: options, config: options.Config, hurry: make(chan struct{}, 1)}
 	for _, d := range devices {
 		w := newWatched(d)
 		if d.Memory > 0 { // used until the first sample
@@ -110,8 +112,20 @@ func (m *Monitor) Run(ctx context.Context) {
 		m.Poll(ctx)
 		select {
 		case <-m.options.Clock.After(m.Config().Interval):
+		case <-m.hurry:
 		case <-ctx.Done():
 		}
+	}
+}
+
+// Hurry makes Run take its next sample at once.
+func (m *Monitor) Hurry() {
+	if m == nil {
+		return
+	}
+	select {
+	case m.hurry <- struct{}{}:
+	default:
 	}
 }
 

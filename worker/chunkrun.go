@@ -105,6 +105,11 @@ func (r *chunkRun) write(task *batchTask) error {
 	}
 }
 
+func (r *chunkRun) countBatch() {
+	r.stats.Batches++
+	r.worker.batches.Add(1)
+}
+
 // addBusy counts time in which the kernel had work.
 func (r *chunkRun) addBusy(took time.Duration) {
 	r.stats.Busy += took

@@ -177,7 +177,7 @@ func (c *computing) finishHead(err error) error {
 	if len(task.records) == 0 {
 		return task.run.pass(task)
 	}
-	task.run.stats.Batches++
+	task.run.countBatch()
 	took := time.Since(c.headSince)
 	task.took = took
 	task.run.addBusy(took)

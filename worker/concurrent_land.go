@@ -159,6 +159,7 @@ func (c *concurrent) fail(f *flight, failure *fault.Error) error {
 func (c *concurrent) decide(f *flight, v verdict) error {
 	f.suspect = false
 	c.worker.computed.Add(1)
+	c.worker.batches.Add(1)
 	f.group.answer(f, v)
 	return f.group.lane.complete(f.group)
 }

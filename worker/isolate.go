@@ -21,7 +21,7 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 	if len(r.groups) > 0 && r.groups[0].suspect >= 0 && task.group != r.groups[0] { // it will
 		return nil
 	}
-	r.stats.Batches++
+	r.countBatch()
 	if outcome == nil {
 		return r.pass(task)
 	}

@@ -31,7 +31,7 @@ func (p *partWriter) report(latency *histogram.Histogram) {
 	s.at, s.told = time.Now(), s.computed
 	w.send(wire.Message{Progress: &wire.Progress{
 		Chunk: p.id, Counts: s.written, Faulty: p.suspects.faulty(), Ahead: max(0, s.computed-s.written.Records),
-		Computed: w.computed.Load(), Awaits: w.awaited(), Busy: time.Duration(w.busy.Load()), Tuning: w.sizes.tuning(),
+		Computed: w.computed.Load(), Batches: w.batches.Load(), Awaits: w.awaited(), Busy: time.Duration(w.busy.Load()), Tuning: w.sizes.tuning(),
 		Memory: w.host.memory(), Latency: latency,
 	}})
 }

@@ -69,7 +69,7 @@ func TestGroupedOutcome(t *testing.T) {
 					outcomes[i] = outcomeOf(t, a, done)
 				}
 				same := cmp.Options{
-					cmpopts.IgnoreFields(wire.Done{}, "Stats"),
+					cmpopts.IgnoreFields(wire.Done{}, "Stats", "Batches"),
 					cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
 				}
 				if diff := cmp.Diff(outcomes[0], outcomes[1], same); diff != "" {

@@ -56,6 +56,7 @@ type Worker struct {
 	draining          atomic.Bool  // the job is ending: queue no extra batch
 	sharing           atomic.Bool  // added workers share the device's memory
 	busy              atomic.Int64 // how long the kernel has had work
+	batches           atomic.Int64 // that have ended, or records of a concurrent kernel
 	computed          atomic.Int64 // records that a concurrent kernel has computed
 	awaits            atomic.Value // the wire.Awaits of the last report; empty at first
 	pace              *pacer
@@ -162,6 +163,7 @@ func (w *Worker) handle(message wire.Message) {
 		w.draining.Store(false)
 		w.sharing.Store(false)
 		w.busy.Store(0)
+		w.batches.Store(0)
 		w.computed.Store(0)
 		w.pace.set(wire.Pace{Share: 1})
 		select {
@@ -264,7 +266,7 @@ func (w *Worker) open(ctx context.Context) error {
 
 // report sends the outcome of a chunk, or of its beginning.
 func (w *Worker) report(done wire.Done) {
-	done.Computed = w.computed.Load()
+	done.Computed, done.Batches = w.computed.Load(), w.batches.Load()
 	done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
 	crash.Point("worker-part-closed")
 	w.send(wire.Message{Done: &done})

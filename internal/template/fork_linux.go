@@ -78,6 +78,17 @@ func Fork(ctx context.Context, socket string, r Request, files ...*os.File) (*Ch
 	return nil, fmt.Errorf("%w: %s", ErrRefused, answer.Refused)
 }
 
+// Begin makes the guard that listens at socket start a template before a call of Fork needs it. It
+// does not wait. The file is for the template.
+func Begin(socket string, r Request, file *os.File) error {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return send(conn, order{Request: &r, Load: true}, file)
+}
+
 // wait waits for the guard's report of the child's end. If the guard is lost, the child is killed:
 // no process would reap it.
 func (c *Child) wait() {

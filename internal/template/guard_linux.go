@@ -153,6 +153,12 @@ func (g *guard) serve(conn *net.UnixConn) {
 		closeAll(files)
 		return
 	}
+	if first.Load {
+		t, _ := g.template(*first.Request, files[0]) // the request that follows reports why there is none
+		closeAll(files)
+		g.release(t)
+		return
+	}
 	t, child, reply := g.fork(*first.Request, files)
 	closeAll(files)
 	if child == nil {

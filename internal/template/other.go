@@ -27,6 +27,9 @@ func Fork(context.Context, string, Request, ...*os.File) (*Child, error) {
 	return nil, fmt.Errorf("%w: only on Linux", ErrRefused)
 }
 
+// Begin returns ErrRefused.
+func Begin(string, Request, *os.File) error { return ErrRefused }
+
 // Serve and ServeWarm report that there are no templates here.
 func Serve() int     { return 2 }
 func ServeWarm() int { return 2 }

@@ -116,7 +116,9 @@ var ErrRefused = errors.New("no template")
 // order is a message to the guard on the connection of a child.
 type order struct {
 	Request *Request `json:"request,omitempty"`
-	Kill    bool     `json:"kill,omitempty"`
+	// Load: only start the template, for a request that follows.
+	Load bool `json:"load,omitempty"`
+	Kill bool `json:"kill,omitempty"`
 	// Spoil: fork no more from this child's template, and why.
 	Spoil string `json:"spoil,omitempty"`
 	// List asks for the templates; Stop ends those that have no children, and a guard without any.

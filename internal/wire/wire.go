@@ -193,6 +193,8 @@ type Progress struct {
 	// Computed is how many records a concurrent kernel has computed since the worker was ready,
 	// or since the job was renewed. Imported answers do not count.
 	Computed int64 `json:"computed,omitempty"`
+	// Batches is how many batches, or records of a concurrent kernel, have ended since the worker was ready.
+	Batches int64 `json:"batches"`
 	// Awaits is what keeps the kernel from computing; empty if nothing does.
 	Awaits Awaits `json:"awaits,omitempty"`
 	// Busy is how long the worker's kernel has had work since it was ready. Tuning means
@@ -291,8 +293,9 @@ type Done struct {
 	// Continues: the worker continues with Rest, under the same ID, after a checkpoint.
 	Continues bool  `json:"continues,omitempty"`
 	Stats     Stats `json:"stats"`
-	// Computed is as in Progress.
+	// Computed and Batches are as in Progress.
 	Computed int64 `json:"computed,omitempty"`
+	Batches  int64 `json:"batches"`
 	// Elsewhere is a record before Rest that needs another device.
 	Elsewhere *chunk.Chunk `json:"elsewhere,omitempty"`
 	// Crowded: the chunk ended before a batch that did not fit in memory; see Sharing.

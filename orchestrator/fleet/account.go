@@ -12,25 +12,27 @@ import (
 // account is what the workers of a slot have done. Its methods take what the current worker has
 // computed of unfinished tasks, where that counts, too.
 type account struct {
-	report      event.WorkerReport
-	oneByOne    bool          // the kernel is concurrent: workers count the records that it computes
-	bytes       int64         // of the input of finished segments
-	recordBytes float64       // of the current chunk
-	batches     int64         // finished
-	computed    int64         // records that earlier workers of a concurrent kernel have computed
-	repeated    int64         // records of unfinished chunks that were lost with earlier workers
-	busy        time.Duration // in which the worker's kernel had work
-	busyBefore  time.Duration // the same for earlier workers
-	opening     time.Duration // how long another kernel like this one would take to open
-	shared      time.Duration // of the start, what another kernel would not repeat
-	before      int64         // records that were done when it was open
-	tuning      bool          // the worker is searching for its batch size
-	awaits      event.Awaits  // what the kernel waits for
+	report        event.WorkerReport
+	oneByOne      bool          // the kernel is concurrent: workers count the records that it computes
+	bytes         int64         // of the input of finished segments
+	recordBytes   float64       // of the current chunk
+	batches       int64         // that the worker has finished
+	batchesBefore int64         // the same for earlier workers
+	computed      int64         // records that earlier workers of a concurrent kernel have computed
+	repeated      int64         // records of unfinished chunks that were lost with earlier workers
+	busy          time.Duration // in which the worker's kernel had work
+	busyBefore    time.Duration // the same for earlier workers
+	opening       time.Duration // how long another kernel like this one would take to open
+	first         time.Duration // how long the first batch took; 0 before its end
+	shared        time.Duration // of the start, what another kernel would not repeat
+	before        int64         // records that were done when it was open
+	tuning        bool          // the worker is searching for its batch size
+	awaits        event.Awaits  // what the kernel waits for
 }
 
 // starts records how far the start of a kernel is. The report has the first complete one.
 func (a *account) starts(s event.Start) {
-	a.shared = s.Imports.Shared
+	a.shared, a.first = s.Imports.Shared, s.FirstBatch
 	if a.report.Start.Phase != event.StartDone {
 		a.report.Start = s
 	}
@@ -46,11 +48,22 @@ func (a *account) ready(now time.Time, took time.Duration) {
 	a.report.Load += took
 }
 
+// oneMore returns how long another kernel like this one would take until it computes at full speed:
+// frameworks compile, and load parts of themselves, in the first batch.
+func (a *account) oneMore() time.Duration {
+	if a.first == 0 || a.batches < 2 {
+		return a.opening
+	}
+	usual := (a.busy - a.first) / time.Duration(a.batches-1)
+	return a.opening + max(0, a.first-usual)
+}
+
 // exited records the end of a worker.
 func (a *account) exited(unfinished int64, cpu time.Duration) {
 	a.repeated += unfinished
 	a.computed = a.report.Records
 	a.busyBefore, a.busy, a.tuning, a.awaits = a.busyBefore+a.busy, 0, false, ""
+	a.batchesBefore, a.batches = a.batchesBefore+a.batches, 0
 	a.report.CPU += cpu
 	a.report.Rest(time.Now())
 }
@@ -62,12 +75,9 @@ func (a *account) begin(t queue.Task) {
 
 // progress records what the worker reports about its speed.
 func (a *account) progress(p wire.Progress) {
-	a.busy, a.tuning, a.awaits = p.Busy, p.Tuning, p.Awaits
+	a.busy, a.batches, a.tuning, a.awaits = p.Busy, p.Batches, p.Tuning, p.Awaits
 	if a.oneByOne {
 		a.report.Records = a.computed + p.Computed
-	}
-	if p.Latency != nil {
-		a.batches += p.Latency.Count()
 	}
 }
 
@@ -75,9 +85,7 @@ func (a *account) progress(p wire.Progress) {
 func (a *account) finish(done wire.Done) {
 	counts, stats := done.Segment.Tally.Counts, done.Stats
 	a.bytes += int64(float64(counts.Records) * a.recordBytes)
-	if stats.Latency != nil {
-		a.batches += stats.Latency.Count()
-	}
+	a.batches = done.Batches
 	w := &a.report
 	w.Chunks++
 	w.Batches += stats.Batches
@@ -121,7 +129,7 @@ func (a *account) computes(unfinished int64) bool {
 func (a *account) addTo(w *scaler.Work, unfinished int64) {
 	w.Records += a.report.Records + unfinished
 	w.Bytes += a.bytes + int64(float64(unfinished)*a.recordBytes)
-	w.Batches += a.batches
+	w.Batches += a.batchesBefore + a.batches
 	w.Busy += a.busyBefore + a.busy
 	w.BatchSize = max(w.BatchSize, a.report.BatchSize)
 }

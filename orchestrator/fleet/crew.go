@@ -70,6 +70,7 @@ func (c *crew) Progress() (done, total int64) {
 }
 
 func (c *crew) Health(device string) (gpu.Health, bool)    { return c.fleet.monitor.health(device) }
+func (c *crew) Sample()                                    { c.fleet.monitor.monitor.Hurry() }
 func (c *crew) IsSick(device string) bool                  { return c.fleet.suspects.isSick(device) }
 func (c *crew) Done() <-chan struct{}                      { return c.fleet.queue.Open.Done() }
 func (c *crew) Share(of func(event.Slot) bool, added bool) { c.fleet.roster.setSharing(of, added) }

@@ -232,7 +232,7 @@ func (m *member) addTo(w *scaler.Work) {
 	} else {
 		w.Loading++
 	}
-	w.Load = max(w.Load, m.account.opening)
+	w.Load = max(w.Load, m.account.oneMore())
 	w.Unsteady = w.Unsteady || m.account.tuning || m.pace < 1
 	if m.worker != nil {
 		w.PIDs = append(w.PIDs, m.worker.PID)

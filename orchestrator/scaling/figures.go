@@ -84,8 +84,10 @@ const (
 	busyGPU  = 1 / (1 + keepGain)
 	busyHost = 0.97
 	unfed    = 0.70
-	// mostFactor is by how much the workers grow at most in one step.
-	mostFactor = 8
+	// mostFactor is by how much the workers grow at most in one step, blindFactor while it is unknown how
+	// busy the GPU is.
+	mostFactor  = 16.0
+	blindFactor = 4.0
 	// Margin is the factor by which a worker may exceed the memory that others use.
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.
@@ -94,6 +96,7 @@ const (
 	// grow with the workers to the power of firstExpected. A search for the best number among
 	// those that were tried is expected to save middleGain.
 	payOff        = 2
+	measuring     = 1500 * time.Millisecond // how long the rate of a step is measured
 	firstExpected = 0.5
 	middleGain    = 0.05
 	// crowd is the number of runnable threads per core above which workers compete.

@@ -27,11 +27,12 @@ type fleet struct {
 	seed uint64
 }
 
-// tick is how often a search gets figures, sampling how often the GPU is looked at, crowding by which share of load opening takes longer
-// for each further worker that opens at the same time.
+// tick is how often a search gets figures, sampling after which time of a new number of workers the GPU
+// is looked at, crowding by which share of load opening takes longer for each further worker that opens
+// at the same time.
 const (
 	tick     = 500 * time.Millisecond
-	sampling = 3 * time.Second
+	sampling = time.Second
 	crowding = 0.09
 )
 
@@ -61,7 +62,7 @@ func (m fleet) run(s *Search) result {
 		loads = append(loads, m.first+m.opening(wanted))
 	}
 	f := Figures{GPUBusy: -1, IdleCores: -1, Cores: m.cores, Limit: m.limit, Load: m.load}
-	done, ooms, before := 0.0, 0, 0
+	done, ooms, before, steady := 0.0, 0, 0, time.Duration(0)
 	unfinished := make([]float64, m.limit) // records of each worker's current batch
 	for i := range unfinished {
 		unfinished[i] = m.batch * random.Float64()
@@ -114,10 +115,10 @@ func (m fleet) run(s *Search) result {
 		if speed > 0 {
 			f.Remaining = time.Duration((m.work - done) / speed * 1e9)
 		}
-		switch sampled := (now+time.Duration(m.seed)*tick)%sampling == 0; {
+		switch {
 		case ready != before || len(loads) > 0:
-			f.GPUBusy = -1
-		case sampled && m.busy != nil:
+			f.GPUBusy, steady = -1, now
+		case now-steady >= sampling && m.busy != nil:
 			f.GPUBusy = min(1, m.busy(active))
 		}
 		before = ready

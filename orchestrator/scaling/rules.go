@@ -55,7 +55,7 @@ func noTime(f Figures, more int) string {
 // their share.
 func pays(f Figures, workers int, share float64) bool {
 	more, fewer := max(workers, f.Workers), min(workers, f.Workers)
-	cost := (f.Load + windowLeast).Seconds() * float64(more-fewer) / float64(2*more)
+	cost := (f.Load + measuring).Seconds() * float64(more-fewer) / float64(2*more)
 	return (remaining(f)-f.Load).Seconds()*share >= payOff*cost
 }
 
@@ -108,6 +108,9 @@ func fitting(free, each uint64, wanted int) int {
 // limit or memory allows only that. It is at least one more, so that the rules say what forbids it.
 func target(f Figures, cap int) int {
 	more := min(int(max(2, headroom(f))*float64(f.Workers)), f.Limit)
+	if more > f.Limit/2 { // a step for the rest would cost more than it brings
+		more = f.Limit
+	}
 	if cap > 0 {
 		more = min(more, cap)
 	}
@@ -120,10 +123,14 @@ func target(f Figures, cap int) int {
 }
 
 // headroom returns by which factor the workers may grow until the GPU or the cores are busy; 1 if
-// unknown. Every step costs a load and a measurement; fewer steps save that.
+// that of the cores is unknown. Every step costs a load and a measurement; fewer steps save that.
 func headroom(f Figures) float64 {
-	if f.GPUBusy < 0 || f.IdleCores < 0 {
+	if f.IdleCores < 0 {
 		return 1
 	}
-	return min(mostFactor, 1/max(f.GPUBusy, 1e-9), f.Cores/max(f.Cores-f.IdleCores, 1e-9))
+	most := mostFactor
+	if f.GPUBusy < 0 {
+		most = blindFactor
+	}
+	return min(most, 1/max(f.GPUBusy, 1e-9), f.Cores/max(f.Cores-f.IdleCores, 1e-9))
 }

@@ -115,7 +115,7 @@ func TestShortJobs(t *testing.T) {
 			fresh := known
 			fresh.first, fresh.load = 0, 16*time.Second
 			check(fmt.Sprintf("%s, %.0f s", name, seconds), known, 1.15)
-			check(fmt.Sprintf("%s, %.0f s, not monitored", name, seconds), m, 1.5)
+			check(fmt.Sprintf("%s, %.0f s, not monitored", name, seconds), m, 1.25)
 			check(fmt.Sprintf("%s, %.0f s, without a template", name, seconds), fresh, 2)
 		}
 	}
@@ -337,9 +337,10 @@ func TestTarget(t *testing.T) {
 	}{
 		"busy enough":           {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 6, GPUBusy: 0.1}, want: 4},
 		"mostly idle":           {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 12, GPUBusy: 0.1}, want: 8},
-		"idle":                  {f: Figures{Workers: 1, Limit: 16, Cores: 16, IdleCores: 15, GPUBusy: 0.01}, want: 8},
+		"idle":                  {f: Figures{Workers: 1, Limit: 16, Cores: 16, IdleCores: 14, GPUBusy: 0.01}, want: 8},
+		"idle, near the limit":  {f: Figures{Workers: 1, Limit: 14, Cores: 16, IdleCores: 14, GPUBusy: 0.01}, want: 14},
 		"a GPU that is used":    {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.3}, want: 6},
-		"the GPU is not seen":   {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: -1}, want: 4},
+		"the GPU is not seen":   {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: -1}, want: 8},
 		"the host is not seen":  {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: -1, GPUBusy: 0.1}, want: 4},
 		"the limit is nearer":   {f: Figures{Workers: 2, Limit: 5, Cores: 16, IdleCores: 13, GPUBusy: 0.1}, want: 5},
 		"more did not fit once": {f: Figures{Workers: 2, Limit: 16, Cores: 16, IdleCores: 13, GPUBusy: 0.1}, cap: 3, want: 3},

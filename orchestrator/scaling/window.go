@@ -12,7 +12,7 @@ const (
 	warmBatches = 1
 	// A window has at least this length and this many batches per worker. It ends when its rate
 	// is certain enough, or after windowMost with twice the batches.
-	windowLeast   = 1500 * time.Millisecond
+	windowLeast   = time.Second
 	windowBatches = 2
 	windowMost    = 10 * time.Second
 	// leastNoise is the noise of a second that is assumed at least: a few intervals may agree by

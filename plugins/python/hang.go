@@ -2,8 +2,9 @@ package python
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/proc"
@@ -54,12 +55,7 @@ func (c *child) watchHang() (stop func()) {
 			}
 		}
 	}()
-	var once atomic.Bool
-	return func() {
-		if once.CompareAndSwap(false, true) {
-			close(done)
-		}
-	}
+	return sync.OnceFunc(func() { close(done) })
 }
 
 // spoil kills a forked interpreter and lets no other be forked from its template.
@@ -79,13 +75,5 @@ var badFork = []string{"in forked subprocess", "before fork", "after fork"}
 // failsInFork reports whether a failure is about the fork.
 func (c *child) failsInFork(message string) bool {
 	forked, ok := c.process.(*template.Child)
-	if !ok || forked.Itself {
-		return false
-	}
-	for _, text := range badFork {
-		if strings.Contains(message, text) {
-			return true
-		}
-	}
-	return false
+	return ok && !forked.Itself && slices.ContainsFunc(badFork, func(text string) bool { return strings.Contains(message, text) })
 }

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -121,7 +122,7 @@ func (k *kernel) describe(ctx context.Context, step resolve.PythonStep, first bo
 	}
 	k.session.names = reply.Inputs[:min(len(reply.Inputs), maxFields)]
 	k.async, k.processes = reply.Async, reply.SetupPrepare
-	workers := k.ioWorkers(runtime.GOMAXPROCS(0)) // the worker sets it to its share
+	workers := k.ioWorkers(runtime.GOMAXPROCS(0), k.processes) // the worker sets it to its share
 	if k.async {
 		info.InFlight, info.Concurrency = 0, cmp.Or(reply.Concurrency, defaultConcurrency)
 	}
@@ -143,17 +144,15 @@ func (k *kernel) steps() []resolve.PythonStep {
 
 // ioWorkers is the most threads or processes that may run prepare. share is the number
 // of cores that this worker may use: processes, unlike threads, use a core each.
-func (k *kernel) ioWorkers(share int) int {
-	wanted := k.config.IOWorkers
+func (k *kernel) ioWorkers(share int, processes bool) int {
+	wanted := max(0, k.config.IOWorkers)
 	switch {
 	case k.terminal:
 		return 1 // two debuggers cannot share a terminal
-	case k.processes && wanted <= 0:
-		wanted = share
-	case k.processes:
-		wanted = min(wanted, share)
-	case wanted <= 0:
-		wanted = defaultIOWorkers
+	case processes:
+		wanted = min(share, cmp.Or(wanted, share))
+	default:
+		wanted = cmp.Or(wanted, defaultIOWorkers)
 	}
 	return max(1, min(wanted, maxIOWorkers))
 }
@@ -187,12 +186,25 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 	for _, step := range k.steps() {
 		files = append(files, step.File)
 	}
+	k.beginPreparers(interpreter)
 	python, err := startChild(ctx, interpreter, k.terminal, files)
 	if err != nil {
 		return err
 	}
 	k.session = newSession(python)
 	return nil
+}
+
+// beginPreparers starts the template of prepare processes, if the file seems to need them, so that it
+// imports while that of the main process does.
+func (k *kernel) beginPreparers(interpreter string) {
+	offer, ok := offered(k.terminal)
+	source, err := os.ReadFile(k.config.File)
+	if !ok || err != nil || !bytes.Contains(source, []byte("\ndef setup_prepare(")) {
+		return
+	}
+	share := runtime.GOMAXPROCS(0)
+	go preparing(interpreter, k.config.File, max(1, share/k.ioWorkers(share, true))).begin(offer)
 }
 
 // Open imports the file and runs its setup, which loads the model. Meanwhile, the first
@@ -220,7 +232,7 @@ func (k *kernel) open(ctx context.Context, device plugins.Device, config plugins
 	}
 	s := k.session
 	s.python.printer.name(device.Name)
-	workers := k.ioWorkers(device.Threads)
+	workers := k.ioWorkers(device.Threads, k.processes)
 	req := request{
 		Type: "open", Steps: k.steps(), Device: &device,
 		IOWorkers: workers, Wanted: fewestAhead, NaN: k.config.NaN, Async: k.async,

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
-	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
@@ -32,10 +31,8 @@ type pool struct {
 	memory  *memory // for what prepare returns
 	space   *space
 	records *os.File // the memory of the records, read-only
-	modules int      // bytes of the runner's modules
+	starts  starting // of its processes
 	setup   request
-	env     []string
-	fork    template.Request
 
 	ctx      context.Context // ends with close
 	cancel   context.CancelFunc
@@ -82,23 +79,31 @@ func newPool(s *session, steps []resolve.PythonStep, limit int, device plugins.D
 		session: s, limit: limit, pace: newProcessPace(limit), running: map[*preparer]bool{},
 		setup: request{Type: "open", Steps: steps, Device: &device},
 	}
-	variables := preparerVariables(device.Threads)
-	p.env = append(environment(), variables...)
-	p.fork = templateOf("prepare", s.python.interpreter, []string{steps[0].File}, variables)
+	p.starts = preparing(s.python.interpreter, steps[0].File, device.Threads)
 	if p.memory, err = newMemory(preparedSizes); err != nil {
 		return nil, err
 	}
 	if p.records, err = s.python.memory.readOnly(); err == nil {
-		p.modules, err = p.memory.writeModules()
+		p.starts.modules, err = p.memory.writeModules()
 	}
 	if err != nil {
 		p.memory.close()
 		return nil, err
 	}
+	p.starts.from, p.starts.memory = 5, []*os.File{p.records, p.memory.file}
 	p.space = newSpace(p.memory.data)
-	_, _ = p.space.alloc(0, p.modules, false) // later processes read them too
+	_, _ = p.space.alloc(0, p.starts.modules, false) // later processes read them too
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
+}
+
+// preparing is how prepare processes start, but for what they share with the main process.
+func preparing(interpreter, file string, threads int) starting {
+	variables := preparerVariables(threads)
+	return starting{
+		program: "prepare", env: append(environment(), variables...),
+		template: templateOf("prepare", interpreter, []string{file}, variables),
+	}
 }
 
 // openFirst starts the first processes. The returned function waits until they are ready.
@@ -165,10 +170,7 @@ func (p *pool) start(done func(error)) bool {
 func (p *pool) open() (*preparer, error) {
 	main := p.session.python
 	one := &preparer{child: &child{what: "a prepare process", interpreter: main.interpreter, terminal: main.terminal}}
-	err := one.start(p.ctx, starting{
-		program: "prepare", modules: p.modules, from: 5, env: p.env, memory: []*os.File{p.records, p.memory.file}, template: p.fork,
-	})
-	if err != nil {
+	if err := one.start(p.ctx, p.starts); err != nil {
 		return nil, err
 	}
 	one.printer.device.Store(main.printer.device.Load())
@@ -276,13 +278,13 @@ func detailOf(err error) string {
 }
 
 // answered notes that the main process has completed a batch. If it waits for the next
-// one while more could be prepared at a time, their number doubles: a process takes long
-// to start, so single steps would take too long.
+// one while more could be prepared at a time, their number quadruples: until the next step,
+// processes start and prepare a batch each, so small steps would take too long.
 func (p *pool) answered() {
 	p.mu.Lock()
 	p.passed--
 	if p.passed == 0 && p.starting == 0 && p.begun < len(p.pending) && p.pending[0].request.Prepared == nil {
-		for range p.pace.wanted {
+		for range 3 * p.pace.wanted {
 			p.pace.waits()
 		}
 	}

@@ -43,31 +43,29 @@ type forkMessage struct {
 	Process *proc.Inherited `json:"process,omitempty"`
 }
 
-// fork forks the interpreter from a template. It returns ErrRefused if there is none.
-func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
-	offer, offered := template.Offered()
-	if !offered || offer.Socket == "" || c.terminal && offer.Keep == 0 {
-		return nil, template.ErrRefused
-	}
+// offered returns the offer of templates, if an interpreter can be forked from one.
+func offered(terminal bool) (template.Offer, bool) {
+	offer, ok := template.Offered()
+	return offer, ok && offer.Socket != "" && (!terminal || offer.Keep > 0)
+}
+
+// request returns the whole request for a child with this many standard streams, and the file that
+// its template gets.
+func (s starting) request(offer template.Offer, streams int) (r template.Request, runner *os.File, err error) {
 	source, err := runnerSource(templateModules)
 	if err != nil {
-		return nil, err
+		return r, nil, err
 	}
-	runner, err := shmem.Create("gpurun-runner", len(source))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
+	if runner, err = shmem.Create("gpurun-runner", len(source)); err != nil {
+		return r, nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
 	}
-	defer runner.Close()
 	if _, err := runner.WriteAt(source, 0); err != nil {
-		return nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
+		runner.Close()
+		return r, nil, fmt.Errorf("%w: %w", template.ErrRefused, err)
 	}
-	r := s.template
+	r = s.template
 	r.Mark, r.Owner = offer.Mark, os.Getenv(workerVariable)
-	message := forkMessage{Program: s.program, Env: s.inherited(offer.Mark), Streams: 1}
-	streams, how := []*os.File{command.Stdout}, "template"
-	if c.terminal {
-		streams, message.Streams = []*os.File{command.Stdin, command.Stdout, command.Stderr}, 3
-	}
+	message, how := forkMessage{Program: s.program, Env: s.inherited(offer.Mark), Streams: streams}, "template"
 	if offer.Keep > 0 {
 		how = "warm"
 		message.Process = proc.InheritedByChildren()
@@ -75,6 +73,34 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 	}
 	r.Args = append([]string{"-c", bootstrap, strconv.Itoa(len(source)), "4", how}, r.Args...)
 	r.Message = message
+	return r, runner, nil
+}
+
+// begin makes the template of the interpreter start, so that a later fork need not wait for it.
+func (s starting) begin(offer template.Offer) {
+	r, runner, err := s.request(offer, 1)
+	if err != nil {
+		return // a later request reports why
+	}
+	defer runner.Close()
+	_ = template.Begin(offer.Socket, r, runner)
+}
+
+// fork forks the interpreter from a template. It returns ErrRefused if there is none.
+func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
+	offer, ok := offered(c.terminal)
+	if !ok {
+		return nil, template.ErrRefused
+	}
+	streams := []*os.File{command.Stdout}
+	if c.terminal {
+		streams = []*os.File{command.Stdin, command.Stdout, command.Stderr}
+	}
+	r, runner, err := s.request(offer, len(streams))
+	if err != nil {
+		return nil, err
+	}
+	defer runner.Close()
 	files := slices.Concat([]*os.File{runner, channel}, s.memory, streams)
 	began := time.Now()
 	forked, err := template.Fork(ctx, offer.Socket, r, files...)

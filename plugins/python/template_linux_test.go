@@ -404,6 +404,25 @@ def process(prepared): return [{"prepare": prepared, "process": [DEVICE, os.getp
 	}
 }
 
+// The template of prepare processes imports while that of the main process does: each waits for the other.
+func TestTemplatesImportTogether(t *testing.T) {
+	startGuard(t)
+	k := start(t, `import os, time
+mine = "no GPU" if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else "GPU"
+folder = os.path.dirname(__file__)
+open(os.path.join(folder, mine), "w").close()
+for _ in range(1000):
+    together = {"no GPU", "GPU"} <= set(os.listdir(folder))
+    if together:
+        break
+    time.sleep(0.01)
+def setup_prepare(ctx): pass
+def prepare(batch): return together
+def process(prepared): return [{"together": together and prepared}]
+`)
+	expect(t, k, []string{"{}"}, []string{`{"together":true}`})
+}
+
 // A file that is edited while a template has it: every worker runs, and reports, the version that was
 // loaded.
 func TestTemplateKeepsEditedFile(t *testing.T) {

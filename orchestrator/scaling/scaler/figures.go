@@ -84,6 +84,10 @@ func (g *group) addProcesses(w Work, running resources.Processes, f *scaling.Fig
 	g.trees = last
 }
 
+// sampleTime is how long the same workers must have computed before a sample tells how busy they keep
+// the GPU: it is about the last second at most.
+const sampleTime = 700 * time.Millisecond
+
 // addDevice adds what the monitor knows about the GPU.
 func (g *group) addDevice(w Work, f *scaling.Figures) {
 	h, ok := g.scaler.fleet.Health(g.name)
@@ -93,8 +97,12 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 	if f.Loading > 0 || f.Workers != g.before.Workers {
 		g.steady = time.Now()
 	}
-	if percent, known := h.Sample.Utilization.Get(); known && h.Sample.Time.After(g.steady) {
+	seen := h.Sample.Time.After(g.steady.Add(sampleTime))
+	if percent, known := h.Sample.Utilization.Get(); known && seen {
 		f.GPUBusy = float64(percent) / 100
+	}
+	if !seen && time.Since(g.steady) > sampleTime {
+		g.scaler.fleet.Sample()
 	}
 	memory, known := h.Sample.Memory.Get()
 	if !known {

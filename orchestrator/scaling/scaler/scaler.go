@@ -28,8 +28,9 @@ const (
 type Fleet interface {
 	// Work returns what the slots that match have done.
 	Work(of func(event.Slot) bool) Work
-	// Health returns what the monitor knows about a device.
+	// Health returns what the monitor knows about a device. Sample makes it look at once.
 	Health(device string) (gpu.Health, bool)
+	Sample()
 	// IsSick reports whether a device was retired for the job.
 	IsSick(device string) bool
 	// Progress returns how many records are done, and of how many; negative if unknown.
