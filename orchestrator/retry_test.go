@@ -76,7 +76,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			t.Logf("seed %d", seed)
 			var in strings.Builder
 			in.WriteString(`{"id":-1,"do":"two","again":{}}` + "\n") // so that a column of this name may be chosen
-			for i := range 500 {
+			for i := range 250 {
 				does := []string{"same", "two", "drop", "fail", "fail"}
 				switch random.IntN(20) {
 				case 0:
@@ -130,7 +130,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			}
 			wanted := mustRun(t, d, want)
 			if form.stream {
-				config.Input.Path, config.Input.Stdin, config.Input.ChunkRecords = "-", strings.NewReader(in.String()), 100
+				config.Input.Path, config.Input.Stdin, config.Input.ChunkRecords = "-", strings.NewReader(in.String()), 50
 			}
 			mustRun(t, d, config)
 			if err := os.Remove(d.join("in.jsonl")); err != nil { // it is not needed

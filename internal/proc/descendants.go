@@ -27,6 +27,9 @@ func Release(pid int) { released.Store(pid, true) }
 func KillChildren(keep ...int) []Stuck {
 	var stuck []Stuck
 	for range sweepRounds {
+		if some, _ := hasChildren(); !some {
+			break
+		}
 		pids := slices.DeleteFunc(childrenOf(os.Getpid()), func(pid int) bool {
 			_, isReleased := released.Load(pid)
 			return isReleased || slices.Contains(keep, pid) || slices.ContainsFunc(stuck, func(s Stuck) bool { return s.PID == pid })

@@ -43,6 +43,9 @@ func ReapOrphans() (stop func()) {
 func reapOrphans() {
 	starting.Lock()
 	defer starting.Unlock()
+	if _, dead := hasChildren(); !dead {
+		return
+	}
 	for _, pid := range childrenOf(os.Getpid()) {
 		if _, ok := owned.Load(pid); ok {
 			continue

@@ -34,6 +34,15 @@ func waitExited(pid int) bool {
 	}
 }
 
+// hasChildren reports whether this process has children, and whether one of them has exited and
+// is not reaped: one call instead of a look at every process of the machine.
+func hasChildren() (some, dead bool) {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
+	some = err != unix.ECHILD
+	return some, some && (err != nil || info.Signo != 0)
+}
+
 // prepareThread sets what the child inherits from the calling thread.
 func prepareThread(c Command) error {
 	if err := setThreadAffinity(c.CPUs); err != nil {

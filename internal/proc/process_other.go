@@ -13,6 +13,9 @@ func BecomeSubreaper() error { return nil }
 // waitExited is not available here: there is no portable wait that does not reap.
 func waitExited(int) bool { return false }
 
+// hasChildren cannot tell here.
+func hasChildren() (some, dead bool) { return true, true }
+
 func prepareThread(Command) error { return nil }
 
 // maxRSS is in bytes on Darwin.
