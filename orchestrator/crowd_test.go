@@ -26,6 +26,7 @@ type crowd struct {
 		Most       int    // Info.MaxWorkers
 		Memory     uint64 // Info.MinMemory
 		Beside     int    // an added kernel opens after this number of batches of others
+		Cold       int    // the first batch ends when this number of kernels are open
 		Together   int    // the first added kernels of this number of devices open together, and make Until
 	}
 }
@@ -94,6 +95,12 @@ func (c *crowd) Process(_ context.Context, batch plugins.Batch, results *plugins
 	if c.config.Fit > 0 && c.living() > c.config.Fit {
 		return plugins.OutOfMemory(errors.New("no room"))
 	}
+	for deadline := time.Now().Add(time.Minute); c.config.Cold > 0 && c.living() < c.config.Cold; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return errors.New("no other kernel opens")
+		}
+	}
+	c.config.Cold = 0
 	lane, err := c.lane()
 	if err != nil {
 		return err

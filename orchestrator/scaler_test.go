@@ -16,6 +16,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/gputest"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
 // simulated returns a job of batches of 100 ms whose device has, for the scaler, the rates of
@@ -155,6 +156,18 @@ func TestOpeningPausesNoWorker(t *testing.T) {
 	report := mustRun(t, d, config)
 	if d.read("out.jsonl") != numbered(1600) || report.Scaling[0].Workers != 4 {
 		t.Errorf("%+v\n%s", report.Scaling, seen)
+	}
+}
+
+// A first batch that takes long while the GPU and the cores are idle adds workers before it ends: here
+// it ends only when they are there.
+func TestJobGrowsDuringALongFirstBatch(t *testing.T) {
+	d, config, seen := crowded(t, 1600, 8, 0)
+	config = orchestrator.WithFigures(orchestrator.WithScaling(config, 8, 1), func(f *scaling.Figures) { f.IdleCores, f.Cores = 7, 8 })
+	config.Kernel.Config = with(config.Kernel.Config, `"Cold":8`)
+	mustRun(t, d, config)
+	if d.read("out.jsonl") != numbered(1600) || len(seen.list) == 0 || seen.list[0].Workers != 8 {
+		t.Error(seen)
 	}
 }
 

@@ -48,6 +48,14 @@ func (a *account) ready(now time.Time, took time.Duration) {
 	a.report.Load += took
 }
 
+// cold returns for how long the kernel has been open without having computed anything.
+func (a *account) cold(now time.Time) time.Duration {
+	if a.report.Ready.IsZero() {
+		return 0
+	}
+	return now.Sub(a.report.Ready)
+}
+
 // oneMore returns how long another kernel like this one would take until it computes at full speed:
 // frameworks compile, and load parts of themselves, in the first batch.
 func (a *account) oneMore() time.Duration {

@@ -231,6 +231,7 @@ func (m *member) addTo(w *scaler.Work) {
 		w.Ready++
 	} else {
 		w.Loading++
+		w.Cold = max(w.Cold, m.account.cold(time.Now()))
 	}
 	w.Load = max(w.Load, m.account.oneMore())
 	w.Unsteady = w.Unsteady || m.account.tuning || m.pace < 1

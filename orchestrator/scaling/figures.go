@@ -10,7 +10,8 @@
 // searches again only when the batches change character, the device's other users change,
 // or, a few times, when cores are idle that other processes used. Workers that share a CPU
 // start at the upper bound and are halved instead while they compete for cores and fewer are
-// not slower.
+// not slower. A first batch that takes long on an idle GPU is reason enough to add workers that are
+// cheap to open, before any rate is known.
 package scaling
 
 import "time"
@@ -21,6 +22,8 @@ type Figures struct {
 	Time time.Duration
 	// Workers have computed something; Loading have not yet. Limit is the upper bound.
 	Workers, Loading, Limit int
+	// Cold is how long the first worker has been computing its first batch; 0 if it does not.
+	Cold time.Duration
 	// Records, Bytes and Batches are finished by the device's workers since the job
 	// began.
 	Records, Bytes, Batches int64
@@ -88,6 +91,13 @@ const (
 	// busy the GPU is.
 	mostFactor  = 16.0
 	blindFactor = 4.0
+	// betAfter is how long the first batch must take before workers are added without a measured rate,
+	// betLoad how long one may take to open, betBusy how busy the GPU may be, betMost how many there
+	// may be.
+	betAfter = time.Second
+	betLoad  = 3 * time.Second
+	betBusy  = 0.5
+	betMost  = 8
 	// Margin is the factor by which a worker may exceed the memory that others use.
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.

@@ -17,6 +17,7 @@ type fleet struct {
 	limit int
 	first time.Duration              // how long the first worker loads beyond load
 	load  time.Duration              // how long one more loads
+	cold  time.Duration              // how long the first batch of each takes longer than others
 	noise float64                    // of the rate in two seconds, a share
 	batch float64                    // records per batch
 	size  func(done float64) float64 // bytes of a record; nil: 1000
@@ -59,7 +60,7 @@ func (m fleet) run(s *Search) result {
 	ready, r := 0, result{}
 	var loads []time.Duration // when workers that load are ready
 	for range wanted {
-		loads = append(loads, m.first+m.opening(wanted))
+		loads = append(loads, m.first+m.opening(wanted)+m.cold)
 	}
 	f := Figures{GPUBusy: -1, IdleCores: -1, Cores: m.cores, Limit: m.limit, Load: m.load}
 	done, ooms, before, steady := 0.0, 0, 0, time.Duration(0)
@@ -110,12 +111,17 @@ func (m fleet) run(s *Search) result {
 			f.Bytes += int64(batches * m.batch * each)
 		}
 		f.Time, f.Workers, f.Loading = now+tick, ready, len(loads)
+		if f.Cold = 0; ready == 0 && len(loads) == 1 {
+			f.Cold = max(0, now+tick-loads[0]+m.cold)
+		}
 		f.Busy += time.Duration(active * float64(tick))
 		f.Remaining = -1
 		if speed > 0 {
 			f.Remaining = time.Duration((m.work - done) / speed * 1e9)
 		}
 		switch {
+		case f.Cold >= sampling && m.busy != nil:
+			f.GPUBusy = 0.02
 		case ready != before || len(loads) > 0:
 			f.GPUBusy, steady = -1, now
 		case now-steady >= sampling && m.busy != nil:
@@ -138,10 +144,10 @@ func (m fleet) run(s *Search) result {
 			r.changes++
 			if added := d.Workers - ready - len(loads); added > 0 {
 				r.grown = now + tick
-				f.Load = m.opening(added)
 				for range added {
-					loads = append(loads, now+tick+f.Load)
+					loads = append(loads, now+tick+m.opening(added)+m.cold)
 				}
+				f.Load = m.opening(added) + m.cold
 			}
 			ready = min(ready, d.Workers)
 			wanted = d.Workers
@@ -164,7 +170,7 @@ func (m fleet) best(counts ...int) (workers int, took time.Duration) {
 			alone = m.opening(n - 1)
 		}
 		left := max(0, m.work-alone.Seconds()*m.rate(1))
-		if t := m.first + m.load + alone + time.Duration(left/m.rate(float64(n))*1e9); t < took {
+		if t := m.first + m.load + m.cold + alone + time.Duration(left/m.rate(float64(n))*1e9); t < took {
 			workers, took = n, t
 		}
 	}

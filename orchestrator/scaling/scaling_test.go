@@ -75,7 +75,7 @@ func TestShortJobs(t *testing.T) {
 	const first = 14 * time.Second
 	check := func(name string, m fleet, most float64) {
 		_, fastest := m.best(1, 2, 4, 8, 16)
-		alone := m.first + m.load + time.Duration(m.work/m.rate(1)*1e9)
+		alone := m.first + m.load + m.cold + time.Duration(m.work/m.rate(1)*1e9)
 		worst, mean := result{}, 0.0
 		const seeds = 20
 		for m.seed = range seeds {
@@ -114,7 +114,10 @@ func TestShortJobs(t *testing.T) {
 			known.busy = func(k float64) float64 { return 0.95 * min(shape(k), shape(n)) / top }
 			fresh := known
 			fresh.first, fresh.load = 0, 16*time.Second
+			cold := known
+			cold.cold = 11 * time.Second
 			check(fmt.Sprintf("%s, %.0f s", name, seconds), known, 1.15)
+			check(fmt.Sprintf("%s, %.0f s, long first batches", name, seconds), cold, 1.35)
 			check(fmt.Sprintf("%s, %.0f s, not monitored", name, seconds), m, 1.25)
 			check(fmt.Sprintf("%s, %.0f s, without a template", name, seconds), fresh, 2)
 		}

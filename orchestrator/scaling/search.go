@@ -30,6 +30,8 @@ type Search struct {
 	window  window
 	seen    []point // in this search
 	middle  bool    // the midpoint is being tried
+	bet     bool    // workers were added before anything was measured
+	alone   rate    // of the first worker, while those load
 	settled bool
 
 	ooms, refused int
@@ -61,7 +63,12 @@ func (s *Search) Step(f Figures) Decision {
 	if d, removed := s.relieve(f); removed {
 		return d
 	}
+	if s.bets(f) {
+		s.bet = true
+		return s.change(betTarget(f, s.cap), "the first batch takes long while the GPU and the cores are idle")
+	}
 	if !s.complete(f) {
+		s.measureAlone(f)
 		return s.keep()
 	}
 	measured, known := s.window.add(f, s.enough)
@@ -73,6 +80,26 @@ func (s *Search) Step(f Figures) Decision {
 		return s.watch(f, measured)
 	}
 	return s.decide(f, measured)
+}
+
+// bets reports whether to add workers before the first one has computed anything. Its first batch
+// takes long: frameworks compile, and load parts of themselves. Every further worker would take as
+// long again, so that a short job would be over before they pay off.
+func (s *Search) bets(f Figures) bool {
+	return !s.down && !s.settled && s.wanted == 1 && f.Workers == 0 && f.Loading == 1 && !f.Unsteady &&
+		f.Cold >= betAfter && f.Load <= betLoad && f.GPUBusy >= 0 && f.GPUBusy <= betBusy && betTarget(f, s.cap) > 1
+}
+
+// measureAlone measures the first worker while those load that a bet has added: what they bring is
+// compared with that.
+func (s *Search) measureAlone(f Figures) {
+	if !s.bet || f.Workers != 1 {
+		return
+	}
+	f.Loading = 0
+	if measured, known := s.window.add(f, func(Figures, rate) bool { return true }); known {
+		s.alone = measured
+	}
 }
 
 // enough reports whether a rate is certain enough for what depends on it: whether the last step is
@@ -142,7 +169,9 @@ func (s *Search) complete(f Figures) bool {
 		s.lost = 0
 		return true
 	}
-	s.window.reset()
+	if !s.bet || f.Workers != 1 {
+		s.window.reset()
+	}
 	if f.Workers == 0 || f.Loading > 0 || f.Workers > s.wanted { // those will leave
 		s.lost = 0
 		return false
@@ -159,6 +188,10 @@ func (s *Search) complete(f Figures) bool {
 
 // decide decides after the current count has been measured.
 func (s *Search) decide(f Figures, measured rate) Decision {
+	if s.bet && s.alone.records > 0 {
+		s.seen = append(s.seen, point{workers: 1, rate: s.alone})
+	}
+	s.bet = false
 	again := len(s.seen) > 0 && s.seen[len(s.seen)-1].workers == f.Workers
 	if again {
 		s.seen = s.seen[:len(s.seen)-1]

@@ -48,7 +48,7 @@ func (g *group) figures(host resources.Usage, running resources.Processes, left 
 	s := g.scaler
 	w := s.fleet.Work(g.of)
 	f := scaling.Figures{
-		Time: time.Since(s.start), Workers: w.Ready, Loading: w.Loading, Limit: len(g.places) + len(g.reserve),
+		Time: time.Since(s.start), Workers: w.Ready, Loading: w.Loading, Limit: len(g.places) + len(g.reserve), Cold: w.Cold,
 		Records: w.Records, Bytes: w.Bytes, Batches: w.Batches,
 		Busy: w.Busy, GPUBusy: -1, Cores: host.Cores, IdleCores: host.Idle, HostFree: host.Available,
 		Load: w.Load, Remaining: left, OOMs: g.ooms, Refused: g.refused, Unsteady: w.Unsteady,
@@ -94,7 +94,7 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 	if !ok || h.Problem != "" {
 		return
 	}
-	if f.Loading > 0 || f.Workers != g.before.Workers {
+	if f.Workers != g.before.Workers || f.Loading > 0 && (f.Cold == 0 || g.before.Cold == 0) {
 		g.steady = time.Now()
 	}
 	seen := h.Sample.Time.After(g.steady.Add(sampleTime))

@@ -54,7 +54,8 @@ type Worker interface {
 
 // Work is what some slots have done since the job began, and what they are doing.
 type Work struct {
-	Ready, Loading          int // slots whose kernel has computed something, and the others
+	Ready, Loading          int           // slots whose kernel has computed something, and the others
+	Cold                    time.Duration // how long one of those has been computing its first batch; 0 if none does
 	Records, Bytes, Batches int64
 	Busy                    time.Duration // in which their kernels had work
 	Load                    time.Duration // how long one more kernel takes to open: the longest of theirs, less what it would share
