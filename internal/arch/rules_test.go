@@ -202,7 +202,7 @@ var layers = []layer{
 		{"internal/shmem", "anonymous memory that processes share",
 			nil, "memory, for any package"},
 		{"internal/template", "forking processes from one that has done the slow part of a start already",
-			[]string{"internal/proc", "internal/shell"}, "it knows no Python: a template loads, and forks when it is asked to"},
+			[]string{"internal/proc", "internal/resources", "internal/shell"}, "it knows no Python: a template loads, and forks when it is asked to"},
 		{"internal/shell", "running a user's command line through the shell, and finding mistakes in it first",
 			[]string{"internal/fault", "internal/proc"}, "it only reports mistakes, and what an exit status means"},
 		{"internal/fault", "the kinds of failure and their wire form",

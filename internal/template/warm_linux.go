@@ -18,12 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/resources"
 )
 
 // Warm templates outlive the job that has started them. One guard of each user has them. It exits
 // when the last of them has ended.
 const (
-	// mostWarm limits their number, and warmShare their memory: that of the host, divided by it.
+	// mostWarm limits their number, and warmShare their memory: what the host or the container has for
+	// processes, divided by it.
 	mostWarm  = 4
 	warmShare = 4
 	// warmTick is how often the guard looks for templates whose time is over.
@@ -279,7 +281,7 @@ func (g *guard) makeRoom() {
 				oldest = key
 			}
 		}
-		if oldest == "" || len(g.templates) < mostWarm && used < hostMemory()/warmShare {
+		if oldest == "" || len(g.templates) < mostWarm && used < (used+resources.System{}.Available())/warmShare {
 			return
 		}
 		g.remove(oldest, g.templates[oldest])
@@ -295,14 +297,6 @@ func memoryOf(pid int) uint64 {
 	}
 	pages, _ := strconv.ParseUint(fields[1], 10, 64)
 	return pages * uint64(os.Getpagesize())
-}
-
-func hostMemory() uint64 {
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) != nil {
-		return 0
-	}
-	return info.Totalram * uint64(info.Unit)
 }
 
 // warm lists the templates, and ends those without children if stop is set.
