@@ -37,6 +37,7 @@ type trait struct {
 
 	named   bool // of a source: failed records name its files, whose paths differ in length from run to run
 	fetched bool // of a source: its records name files
+	short   bool // of a source: its chunks are shorter than a window of grouped records
 
 	parts   bool // of a store: the output is a folder of parts
 	encoded bool // of a store: the results are encoded in units
@@ -54,12 +55,12 @@ var (
 		{name: "a file", records: 600, change: asItIs},
 		{name: "some of a file", records: 800, change: func(_ jobDir, c *orchestrator.Config) { c.Input.Offset, c.Input.Limit = 101, 603 }},
 		{name: "a file cut by bytes", records: 600, named: true, change: func(_ jobDir, c *orchestrator.Config) { c.Input.Split = input.SplitBytes }},
-		{name: "a compressed file", records: 600, named: true, change: func(d jobDir, c *orchestrator.Config) {
+		{name: "a compressed file", records: 600, named: true, short: true, change: func(d jobDir, c *orchestrator.Config) {
 			writeGzip(d.t, d.join("in.jsonl"), d.read("in.jsonl"))
 			c.Input.ChunkRecords = 50
 		}},
 		severalFiles,
-		{name: "Parquet", change: parquetInput},
+		{name: "Parquet", short: true, change: parquetInput},
 		{name: "fetched files", change: fetchedInput, fetched: true},
 	}
 	stores = []*trait{
@@ -223,7 +224,7 @@ func adapted(c orchestrator.Config) orchestrator.Config {
 }
 
 // severalFiles has plain and compressed files.
-var severalFiles = &trait{name: "several files", records: 600, named: true, change: func(d jobDir, c *orchestrator.Config) {
+var severalFiles = &trait{name: "several files", records: 600, named: true, short: true, change: func(d jobDir, c *orchestrator.Config) {
 	d.mkdir("data")
 	lines := strings.SplitAfter(d.read("in.jsonl"), "\n")
 	for i := range 6 {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"sync"
 	"syscall"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -18,8 +19,8 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-// checkBuffer is the read size when checking the output.
-const checkBuffer = 1 << 20
+// checkReaders have the read size for checking the output.
+var checkReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1<<20) }}
 
 // CheckOutput reads the durable output back and returns how many of its segments, counted
 // from the first, are intact, and whether all of the output is: what ends its files belongs to no
@@ -150,7 +151,12 @@ func (t track) measure(e *extent) error {
 func (t track) read(ctx context.Context, e *extent) error {
 	in := &piecesReader{pieces: t.files}
 	defer in.close()
-	buffered := bufio.NewReaderSize(&interruptible{ctx, in}, checkBuffer)
+	buffered := checkReaders.Get().(*bufio.Reader)
+	buffered.Reset(&interruptible{ctx, in})
+	defer func() {
+		buffered.Reset(nil)
+		checkReaders.Put(buffered)
+	}()
 	for i, p := range t.pieces {
 		var sum chunk.FileSum
 		var err error

@@ -247,23 +247,24 @@ func TestEncodedDamageIsFound(t *testing.T) {
 		for _, file := range files {
 			data, err := os.ReadFile(file.path)
 			chunktest.Must(t, err)
-			before := 0
+			before, left := 0, make([]int, len(data))
 			for i := range data {
-				damaged := bytes.Clone(data)
-				damaged[i] ^= 1 << (i % 8)
-				chunktest.Write(t, file.path, damaged)
+				putByte(t, file.path, i, data[i]^1<<(i%8))
 				good, whole, err := state.CheckOutput(t.Context(), options)
 				if err != nil || whole || good >= 10 || good%2 != 0 || good < before {
 					t.Fatalf("%s, byte %d: %d segments are good: %v", file.path, i, good, err)
 				}
-				before = good
-				chunktest.Write(t, file.path, data[:i])
-				if good, whole, err := state.CheckSizes(options); err != nil || whole || good != before {
-					t.Fatalf("%s, cut at %d: %d segments are good, not %d: %v", file.path, i, good, before, err)
-				}
+				before, left[i] = good, good
+				putByte(t, file.path, i, data[i])
 			}
 			if before != 8 {
 				t.Errorf("%s: the last damage leaves %d segments", file.path, before)
+			}
+			for i := len(data) - 1; i >= 0; i-- {
+				chunktest.Must(t, os.Truncate(file.path, int64(i)))
+				if good, whole, err := state.CheckSizes(options); err != nil || whole || good != left[i] {
+					t.Fatalf("%s, cut at %d: %d segments are good, not %d: %v", file.path, i, good, left[i], err)
+				}
 			}
 			chunktest.Write(t, file.path, data)
 		}

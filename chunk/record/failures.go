@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -73,9 +74,23 @@ func parseFailure(line []byte) (Failure, error) {
 	return *f.Failure, nil
 }
 
+// Parts are many and often small, so that their buffers are used again.
+var (
+	moveReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+	moveWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
+)
+
 // MoveFailures copies lines and adds base to the positions of their records.
 func MoveFailures(to io.Writer, r io.Reader, base int64) (written int64, err error) {
-	in, w := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(to, 64<<10)
+	in, w := moveReaders.Get().(*bufio.Reader), moveWriters.Get().(*bufio.Writer)
+	in.Reset(r)
+	w.Reset(to)
+	defer func() {
+		in.Reset(nil)
+		w.Reset(nil)
+		moveReaders.Put(in)
+		moveWriters.Put(w)
+	}()
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {

@@ -129,7 +129,7 @@ func page(kind, values, encoding int32, data []byte) []byte {
 // TestPageOfAFewBytes: levels and indexes of a page take little memory, however many a few bytes
 // stand for.
 func TestPageOfAFewBytes(t *testing.T) {
-	const n = 1 << 26
+	const n = 1 << 24 // a bit for each would be too much
 	run := binary.AppendUvarint(nil, n<<1)
 	reps, defs := append(slices.Clone(run), 1), append(slices.Clone(run), 2)
 	prefixed := func(data []byte) []byte {
