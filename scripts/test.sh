@@ -27,7 +27,7 @@ raceCommands='^(TestServe.*|TestSignal.*)$'
 raceScripts='^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|fetch|gpus)$'
 
 # Tests of other packages that compute much and start nothing: ten times slower with it.
-sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes'
+sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded'
 
 concurrent=() others=() sweeping=()
 while read -r package dir; do
