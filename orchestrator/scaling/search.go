@@ -326,7 +326,7 @@ func (s *Search) change(workers int, why string) Decision {
 
 // settle ends the search.
 func (s *Search) settle(f Figures, found rate, why string) Decision {
-	s.settled, s.middle, s.seen = true, false, nil
+	s.settled, s.middle, s.bet, s.seen = true, false, false, nil
 	s.rested, s.found, s.others, s.odd, s.idle = f.Time, found, f.Others, 0, -1
 	s.window.reset()
 	return Decision{Workers: s.wanted, Reason: why, Settled: true}
