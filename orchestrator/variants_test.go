@@ -99,8 +99,8 @@ var (
 		// On a GPU whose number of workers changes about every 100 ms.
 		{name: adaptiveGPU, records: 1200, change: func(_ jobDir, c *orchestrator.Config) { c.Devices.GPUs = adaptiveGPU }},
 		withModule,
-		{name: "prepare processes", records: 800, foreign: true, change: prepareProcesses},
-		{name: "a program", records: 800, foreign: true, change: streamed},
+		{name: "prepare processes", records: 1200, foreign: true, change: prepareProcesses},
+		{name: "a program", records: 1200, foreign: true, change: streamed},
 	}
 )
 
@@ -278,7 +278,7 @@ func (d jobDir) mkdir(name string) {
 }
 
 // withModule has a Python kernel with a module, which is edited between two lives.
-var withModule = &trait{name: "module", records: 800, foreign: true, change: func(d jobDir, c *orchestrator.Config) {
+var withModule = &trait{name: "module", records: 1200, foreign: true, change: func(d jobDir, c *orchestrator.Config) {
 	d.write("kernel.py", `
 import time, helper
 def setup(ctx):
