@@ -118,13 +118,20 @@ func giveRoom(t *testing.T, ballast string, more int64) {
 }
 
 // readOnly makes what is reached through a path read-only for later opens: a file
-// system with files open for writing refuses to be remounted.
+// system with files open for writing refuses to be remounted, and so does a path through which one was
+// opened just now.
 func readOnly(path string) (writable func(), err error) {
-	if err := syscall.Mount(path, path, "", syscall.MS_BIND, ""); err != nil {
-		return func() {}, err
-	}
 	writable = func() { _ = syscall.Unmount(path, syscall.MNT_DETACH) }
-	return writable, syscall.Mount("", path, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, "")
+	for range 100 {
+		if err := syscall.Mount(path, path, "", syscall.MS_BIND, ""); err != nil {
+			return func() {}, err
+		}
+		if err = syscall.Mount("", path, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != syscall.EBUSY {
+			break
+		}
+		writable()
+	}
+	return writable, err
 }
 
 // TestReadOnlyDisk: a file system that turns read-only midway stops the job; once

@@ -100,7 +100,7 @@ start() {
 	(
 		SECONDS=0 status=0
 		for step in "$@"; do "$step" || status=1; done
-		echo "took $((SECONDS / 60)) min $((SECONDS % 60)) s"
+		echo "took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time: $(times | tail -n 1)"
 		exit $status
 	) </dev/null >"$log" 2>&1 &
 	pids+=($!)

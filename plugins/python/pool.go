@@ -79,6 +79,9 @@ func newPool(s *session, steps []resolve.PythonStep, limit int, device plugins.D
 		session: s, limit: limit, pace: newProcessPace(limit), running: map[*preparer]bool{},
 		setup: request{Type: "open", Steps: steps, Device: &device},
 	}
+	if _, forks := offered(s.python.terminal); forks { // they start in a moment
+		p.pace.wanted = max(fewestAhead, limit/2)
+	}
 	p.starts = preparing(s.python.interpreter, steps[0].File, device.Threads)
 	if p.memory, err = newMemory(preparedSizes); err != nil {
 		return nil, err

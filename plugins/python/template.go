@@ -78,12 +78,10 @@ func (s starting) request(offer template.Offer, streams int) (r template.Request
 
 // begin makes the template of the interpreter start, so that a later fork need not wait for it.
 func (s starting) begin(offer template.Offer) {
-	r, runner, err := s.request(offer, 1)
-	if err != nil {
-		return // a later request reports why
+	if r, runner, err := s.request(offer, 1); err == nil { // a later request reports why
+		defer runner.Close()
+		_ = template.Begin(offer.Socket, r, runner)
 	}
-	defer runner.Close()
-	_ = template.Begin(offer.Socket, r, runner)
 }
 
 // fork forks the interpreter from a template. It returns ErrRefused if there is none.
