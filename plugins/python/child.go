@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -33,26 +34,10 @@ var (
 	templateModules = append(slices.Clone(modules), "safety", "template", "warm")
 )
 
-// bootstrap starts the runner. Any Python must be able to parse it, so that gpurun
-// can tell an old interpreter from something that is not Python. Its arguments are the
-// size of the modules, the descriptor of the memory that starts with them, and the one
-// to run. The kernel's folder later becomes the first entry of sys.path; the folder that
-// gpurun was started in is removed from it.
-const bootstrap = `import os, sys
-sys.path = [entry for entry in sys.path if entry]
-import json, struct
-hello = json.dumps({"version": sys.version_info[:3]}).encode()
-os.write(3, struct.pack("<I", len(hello)) + hello)
-if sys.version_info < (3, 9): sys.exit(0)
-import types
-package = sys.modules["gpurun_runner"] = types.ModuleType("gpurun_runner")
-package.__path__ = []
-for name, source in json.loads(os.pread(int(sys.argv[2]), int(sys.argv[1]), 0)):
-    module = sys.modules["gpurun_runner." + name] = types.ModuleType("gpurun_runner." + name)
-    exec(compile(source, "<gpurun " + name + ".py>", "exec"), module.__dict__)
-sys.modules["gpurun"] = sys.modules["gpurun_runner.api"]
-sys.modules["gpurun_runner." + sys.argv[3]].main()
-`
+// bootstrap starts the runner.
+//
+//go:embed bootstrap.py
+var bootstrap string
 
 // oldest is resolve.OldestPython.
 var oldest = []int{3, 9}
@@ -119,7 +104,7 @@ func startChild(ctx context.Context, interpreter string, terminal bool, files []
 	return c, nil
 }
 
-// runnerSource returns modules of the runner as the bootstrap expects them.
+// runnerSource returns modules of the runner as the bootstrap expects them, after their hash.
 func runnerSource(names []string) ([]byte, error) {
 	var list [][2]string
 	for _, name := range names {
@@ -129,7 +114,8 @@ func runnerSource(names []string) ([]byte, error) {
 		}
 		list = append(list, [2]string{name, string(source)})
 	}
-	return json.Marshal(list)
+	data, err := json.Marshal(list)
+	return fmt.Appendf(nil, "%x%s", sha256.Sum256(data), data), err
 }
 
 // writeModules writes the runner to where the bootstrap expects it.
