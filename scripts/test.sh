@@ -100,7 +100,8 @@ start() {
 	(
 		SECONDS=0 status=0
 		for step in "$@"; do "$step" || status=1; done
-		echo "took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time: $(times | tail -n 1)"
+		times >"$log.cpu" # in a pipe, it would be about the pipe
+		echo "took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time, of programs and of the system: $(tail -n 1 "$log.cpu")"
 		exit $status
 	) </dev/null >"$log" 2>&1 &
 	pids+=($!)

@@ -1,9 +1,10 @@
+import os, sys
+
 # Starts the runner. Any Python must be able to parse this file, so that gpurun can tell an old
 # interpreter from something that is not Python. Its arguments are the size of the modules, the
 # descriptor of the memory that starts with them, and the one to run. The memory begins with the
 # hash of what follows. The kernel's folder later becomes the first entry of sys.path; the folder
 # that gpurun was started in is removed from it.
-import os, sys
 sys.path = [entry for entry in sys.path if entry]
 import json, struct
 hello = json.dumps({"version": sys.version_info[:3]}).encode()
