@@ -91,13 +91,13 @@ const (
 	// busy the GPU is.
 	mostFactor  = 16.0
 	blindFactor = 4.0
-	// betAfter is how long the first batch must take before workers are added without a measured rate,
-	// betLoad how long one may take to open, betBusy how busy the GPU may be, betMost how many there
+	// earlyAfter is how long the first batch must take before workers are added without a measured rate,
+	// earlyLoad how long one may take to open, earlyBusy how busy the GPU may be, earlyMost how many there
 	// may be.
-	betAfter = time.Second
-	betLoad  = 3 * time.Second
-	betBusy  = 0.5
-	betMost  = 8
+	earlyAfter = time.Second
+	earlyLoad  = 3 * time.Second
+	earlyBusy  = 0.5
+	earlyMost  = 8
 	// Margin is the factor by which a worker may exceed the memory that others use.
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.

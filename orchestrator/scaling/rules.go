@@ -135,9 +135,9 @@ func headroom(f Figures) float64 {
 	return min(most, 1/max(f.GPUBusy, 1e-9), f.Cores/max(f.Cores-f.IdleCores, 1e-9))
 }
 
-// betTarget returns how many workers a bet adds up to. The first batch may need as much memory again
-// as the model.
-func betTarget(f Figures, cap int) int {
+// earlyTarget returns how many workers there are after early growth. The first batch may need as much
+// memory again as the model.
+func earlyTarget(f Figures, cap int) int {
 	f.Workers, f.DeviceEach, f.HostEach = 1, 2*f.DeviceEach, 2*f.HostEach
-	return min(betMost, target(f, cap))
+	return min(earlyMost, target(f, cap))
 }

@@ -30,7 +30,7 @@ type Search struct {
 	window  window
 	seen    []point // in this search
 	middle  bool    // the midpoint is being tried
-	bet     bool    // workers were added before anything was measured
+	early   bool    // workers were added before anything was measured
 	alone   rate    // of the first worker, while those load
 	settled bool
 
@@ -63,9 +63,9 @@ func (s *Search) Step(f Figures) Decision {
 	if d, removed := s.relieve(f); removed {
 		return d
 	}
-	if s.bets(f) {
-		s.bet = true
-		return s.change(betTarget(f, s.cap), "the first batch takes long while the GPU and the cores are idle")
+	if s.growsEarly(f) {
+		s.early = true
+		return s.change(earlyTarget(f, s.cap), "the first batch takes long while the GPU and the cores are idle")
 	}
 	if !s.complete(f) {
 		s.measureAlone(f)
@@ -82,18 +82,18 @@ func (s *Search) Step(f Figures) Decision {
 	return s.decide(f, measured)
 }
 
-// bets reports whether to add workers before the first one has computed anything. Its first batch
+// growsEarly reports whether to add workers before the first one has computed anything. Its first batch
 // takes long: frameworks compile, and load parts of themselves. Every further worker would take as
 // long again, so that a short job would be over before they pay off.
-func (s *Search) bets(f Figures) bool {
+func (s *Search) growsEarly(f Figures) bool {
 	return !s.down && !s.settled && s.wanted == 1 && f.Workers == 0 && f.Loading == 1 && !f.Unsteady &&
-		f.Cold >= betAfter && f.Load <= betLoad && f.GPUBusy >= 0 && f.GPUBusy <= betBusy && betTarget(f, s.cap) > 1
+		f.Cold >= earlyAfter && f.Load <= earlyLoad && f.GPUBusy >= 0 && f.GPUBusy <= earlyBusy && earlyTarget(f, s.cap) > 1
 }
 
-// measureAlone measures the first worker while those load that a bet has added: what they bring is
-// compared with that.
+// measureAlone measures the first worker while those load that were added early: what they bring is
+// compared with its rate.
 func (s *Search) measureAlone(f Figures) {
-	if !s.bet || f.Workers != 1 {
+	if !s.early || f.Workers != 1 {
 		return
 	}
 	f.Loading = 0
@@ -169,7 +169,7 @@ func (s *Search) complete(f Figures) bool {
 		s.lost = 0
 		return true
 	}
-	if !s.bet || f.Workers != 1 {
+	if !s.early || f.Workers != 1 {
 		s.window.reset()
 	}
 	if f.Workers == 0 || f.Loading > 0 || f.Workers > s.wanted { // those will leave
@@ -188,10 +188,10 @@ func (s *Search) complete(f Figures) bool {
 
 // decide decides after the current count has been measured.
 func (s *Search) decide(f Figures, measured rate) Decision {
-	if s.bet && s.alone.records > 0 {
+	if s.early && s.alone.records > 0 {
 		s.seen = append(s.seen, point{workers: 1, rate: s.alone})
 	}
-	s.bet = false
+	s.early = false
 	again := len(s.seen) > 0 && s.seen[len(s.seen)-1].workers == f.Workers
 	if again {
 		s.seen = s.seen[:len(s.seen)-1]
@@ -326,7 +326,7 @@ func (s *Search) change(workers int, why string) Decision {
 
 // settle ends the search.
 func (s *Search) settle(f Figures, found rate, why string) Decision {
-	s.settled, s.middle, s.bet, s.seen = true, false, false, nil
+	s.settled, s.middle, s.early, s.seen = true, false, false, nil
 	s.rested, s.found, s.others, s.odd, s.idle = f.Time, found, f.Others, 0, -1
 	s.window.reset()
 	return Decision{Workers: s.wanted, Reason: why, Settled: true}

@@ -309,7 +309,7 @@ func (p *program) close(proven bool) error {
 	case exit.Code != 0:
 		return p.failure("the program ended: "+exit.String(), exit)
 	case len(more) > 0 && !proven:
-		return fmt.Errorf("exec: the program wrote more lines than it was given records%s: no answers, as they are not JSON; %s", quoted(trimEnd(more)), advice)
+		return fmt.Errorf("exec: the program wrote more lines than it was given records%s; gpurun ignores them, because they are not JSON; %s", quoted(trimEnd(more)), advice)
 	}
 	return nil
 }
