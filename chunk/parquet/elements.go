@@ -40,26 +40,26 @@ func (t Type) describe(name string, repetition int32) SchemaElement {
 			e.Logical = &LogicalType{Timestamp: e.Logical.Time}
 		}
 		// Readers of converted types assume that all times are adjusted, and there is none for nanoseconds.
-		if utc && of.unit != nanos {
-			converted(n + int32(of.unit-millis))
+		if utc && of.unit != Nanos {
+			converted(n + int32(of.unit-Millis))
 		}
 	}
 	return e
 }
 
-func (u unit) union() TimeUnit {
-	return map[unit]TimeUnit{millis: {Millis: &Empty{}}, micros: {Micros: &Empty{}}, nanos: {Nanos: &Empty{}}}[u]
+func (u Unit) union() TimeUnit {
+	return map[Unit]TimeUnit{Millis: {Millis: &Empty{}}, Micros: {Micros: &Empty{}}, Nanos: {Nanos: &Empty{}}}[u]
 }
 
 // unit returns the number of the unit. One that is not known is taken for nanoseconds.
-func (u TimeUnit) unit() unit {
+func (u TimeUnit) unit() Unit {
 	switch {
 	case u.Millis != nil:
-		return millis
+		return Millis
 	case u.Micros != nil:
-		return micros
+		return Micros
 	}
-	return nanos
+	return Nanos
 }
 
 // Elements returns the schema of a file, depth first. Every column may be null. A list is a group
@@ -107,9 +107,9 @@ func (e *SchemaElement) Meaning() LogicalType {
 	case ConvertedDate:
 		return LogicalType{Date: &Empty{}}
 	case ConvertedTimeMillis, ConvertedTimeMicros:
-		return LogicalType{Time: &TimeType{true, (millis + unit(c-ConvertedTimeMillis)).union()}}
+		return LogicalType{Time: &TimeType{true, (Millis + Unit(c-ConvertedTimeMillis)).union()}}
 	case ConvertedTimestampMillis, ConvertedTimestampMicros:
-		return LogicalType{Timestamp: &TimeType{true, (millis + unit(c-ConvertedTimestampMillis)).union()}}
+		return LogicalType{Timestamp: &TimeType{true, (Millis + Unit(c-ConvertedTimestampMillis)).union()}}
 	default:
 		if c >= ConvertedUint8 && c <= ConvertedInt64 {
 			return LogicalType{Integer: &IntegerType{Bits: 8 << ((c - ConvertedUint8) % 4), Signed: c >= ConvertedInt8}}
@@ -189,5 +189,5 @@ func (t *TimeType) typed(local, utc Type) Type {
 	if t.UTC {
 		local = utc
 	}
-	return local + map[unit]Type{millis: "(ms)", nanos: "(ns)"}[t.Unit.unit()]
+	return local + map[Unit]Type{Millis: "(ms)", Nanos: "(ns)"}[t.Unit.unit()]
 }

@@ -10,23 +10,25 @@ import (
 	"time"
 )
 
-// unit is the unit of a time, with the number that Parquet gives it.
-type unit int
+// Unit is the unit of a time, with the number that Parquet and Arrow give it.
+type Unit int
 
+// The units. Parquet has no seconds.
 const (
-	millis unit = 1 + iota
-	micros
-	nanos
+	Seconds Unit = iota
+	Millis
+	Micros
+	Nanos
 )
 
 // units are the names of units in types.
-var units = map[string]unit{"ms": millis, "us": micros, "ns": nanos}
+var units = map[string]Unit{"ms": Millis, "us": Micros, "ns": Nanos}
 
 // digits returns how many digits the fraction of a second has.
-func (u unit) digits() int { return 3 * int(u) }
+func (u Unit) digits() int { return 3 * int(u) }
 
 // perSecond returns how many units a second has.
-func (u unit) perSecond() int64 { return [...]int64{millis: 1e3, micros: 1e6, nanos: 1e9}[u] }
+func (u Unit) perSecond() int64 { return [...]int64{1, 1e3, 1e6, 1e9}[u] }
 
 var (
 	errZone     = errors.New("it has a time zone: the type for that is timestamptz")
@@ -76,7 +78,7 @@ func parseDate(text []byte) (days int64, ok bool) {
 }
 
 // inUnits returns the fraction of a second of a moment, which is the end of a text.
-func (u unit) inUnits(at time.Time, text []byte) (fraction int64, err error) {
+func (u Unit) inUnits(at time.Time, text []byte) (fraction int64, err error) {
 	if _, digits, found := bytes.Cut(text, []byte(".")); found {
 		if end := bytes.IndexAny(digits, "Z+-"); end >= 0 {
 			digits = digits[:end]
@@ -128,20 +130,24 @@ func (of traits) parseTimestamp(text []byte) (uint64, error) {
 	return uint64(value), err
 }
 
+// AppendTimestamp writes a time as Unit.AppendTimestamp does.
+func (t *TimeType) AppendTimestamp(dst []byte, value int64) []byte {
+	return t.Unit.unit().AppendTimestamp(dst, value, t.UTC)
+}
+
 // AppendTimestamp writes a time as RFC 3339 does; without a zone if it is not adjusted to
 // UTC. Years outside 0 to 9999 get a sign, as in ISO 8601.
-func (t *TimeType) AppendTimestamp(dst []byte, value int64) []byte {
-	u := t.Unit.unit()
+func (u Unit) AppendTimestamp(dst []byte, value int64, utc bool) []byte {
 	seconds, rest := split(value, u.perSecond())
 	zone := ""
-	if t.UTC {
+	if utc {
 		zone = "Z"
 	}
 	return appendMoment(dst, stampLayout+u.fraction(rest)+zone, seconds, rest*(1e9/u.perSecond()))
 }
 
 // fraction returns the layout of the fraction of a second, which is left out if it is zero.
-func (u unit) fraction(rest int64) string {
+func (u Unit) fraction(rest int64) string {
 	if rest == 0 {
 		return ""
 	}
@@ -164,7 +170,7 @@ func AppendInt96(dst, v []byte) []byte {
 	const unixEpoch = 2440588 // as a Julian day
 	seconds, rest := split(int64(binary.LittleEndian.Uint64(v)), 1e9)
 	day := int64(int32(binary.LittleEndian.Uint32(v[8:])))
-	return appendMoment(dst, stampLayout+nanos.fraction(rest), (day-unixEpoch)*daySeconds+seconds, rest)
+	return appendMoment(dst, stampLayout+Nanos.fraction(rest), (day-unixEpoch)*daySeconds+seconds, rest)
 }
 
 // AppendDate writes a number of days since 1970.
@@ -172,10 +178,15 @@ func AppendDate(dst []byte, days int64) []byte {
 	return appendMoment(dst, dateLayout, days*daySeconds, 0)
 }
 
+// AppendTime writes a time of day as Unit.AppendTime does.
+func (t *TimeType) AppendTime(dst []byte, value int64) []byte {
+	return t.Unit.unit().AppendTime(dst, value)
+}
+
 // AppendTime writes a time of day, of which 24:00:00 is the end. One outside the day is written as
 // the number it is.
-func (t *TimeType) AppendTime(dst []byte, value int64) []byte {
-	u, at := t.Unit.unit(), len(dst)+1
+func (u Unit) AppendTime(dst []byte, value int64) []byte {
+	at := len(dst) + 1
 	seconds, rest := split(value, u.perSecond())
 	if seconds < 0 || seconds > daySeconds {
 		return strconv.AppendInt(dst, value, 10)

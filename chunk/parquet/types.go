@@ -128,7 +128,7 @@ type traits struct {
 	unsigned bool
 	// digits and scale describe a decimal: how many digits, and how many of them after the point.
 	digits, scale int
-	unit          unit // of a time
+	unit          Unit // of a time
 }
 
 // simple are the types without parameters.
@@ -138,8 +138,8 @@ var simple = map[Type]traits{
 	Int8: {physical: PhysicalInt32, bits: 8}, Int16: {physical: PhysicalInt32, bits: 16}, Int32: {physical: PhysicalInt32, bits: 32}, Int64: {physical: PhysicalInt64, bits: 64},
 	Uint8: {physical: PhysicalInt32, bits: 8, unsigned: true}, Uint16: {physical: PhysicalInt32, bits: 16, unsigned: true},
 	Uint32: {physical: PhysicalInt32, bits: 32, unsigned: true}, Uint64: {physical: PhysicalInt64, bits: 64, unsigned: true},
-	Date: {physical: PhysicalInt32}, Time: {physical: PhysicalInt64, unit: micros}, TimeUTC: {physical: PhysicalInt64, unit: micros},
-	Timestamp: {physical: PhysicalInt64, unit: micros}, TimestampUTC: {physical: PhysicalInt64, unit: micros},
+	Date: {physical: PhysicalInt32}, Time: {physical: PhysicalInt64, unit: Micros}, TimeUTC: {physical: PhysicalInt64, unit: Micros},
+	Timestamp: {physical: PhysicalInt64, unit: Micros}, TimestampUTC: {physical: PhysicalInt64, unit: Micros},
 }
 
 // The limits of parameters.
@@ -164,7 +164,7 @@ func (t Type) traits() (of traits, ok bool) {
 	switch of.kind {
 	case Time, TimeUTC, Timestamp, TimestampUTC:
 		of.unit, of.physical = units[parameters], PhysicalInt64
-		if of.unit == millis && (of.kind == Time || of.kind == TimeUTC) {
+		if of.unit == Millis && (of.kind == Time || of.kind == TimeUTC) {
 			of.physical = PhysicalInt32
 		}
 		return of, of.unit != 0

@@ -15,19 +15,19 @@ func int96(nanos uint64, day uint32) []byte {
 }
 
 func TestTimes(t *testing.T) {
-	in := func(u unit, utc bool) *TimeType { return &TimeType{utc, u.union()} }
+	in := func(u Unit, utc bool) *TimeType { return &TimeType{utc, u.union()} }
 	for want, got := range map[string][]byte{
-		`"1970-01-01T00:00:00Z"`:          in(millis, true).AppendTimestamp(nil, 0),
-		`"1969-12-31T23:59:59.999"`:       in(millis, false).AppendTimestamp(nil, -1),
-		`"2026-01-02T03:04:05.123456Z"`:   in(micros, true).AppendTimestamp(nil, 1767323045123456),
-		`"24:00:00"`:                      in(millis, false).AppendTime(nil, 86400000),
-		`"00:00:00.500"`:                  in(millis, true).AppendTime(nil, 500),
-		`"+10000-01-01T00:00:00Z"`:        in(millis, true).AppendTimestamp(nil, 253402300800000),
+		`"1970-01-01T00:00:00Z"`:          in(Millis, true).AppendTimestamp(nil, 0),
+		`"1969-12-31T23:59:59.999"`:       in(Millis, false).AppendTimestamp(nil, -1),
+		`"2026-01-02T03:04:05.123456Z"`:   in(Micros, true).AppendTimestamp(nil, 1767323045123456),
+		`"24:00:00"`:                      in(Millis, false).AppendTime(nil, 86400000),
+		`"00:00:00.500"`:                  in(Millis, true).AppendTime(nil, 500),
+		`"+10000-01-01T00:00:00Z"`:        in(Millis, true).AppendTimestamp(nil, 253402300800000),
 		`"0000-01-01"`:                    AppendDate(nil, -719528),
 		`"-0001-12-31"`:                   AppendDate(nil, -719529),
 		`"+10000-01-01"`:                  AppendDate(nil, 2932897),
-		`"23:59:59.000000001"`:            in(nanos, false).AppendTime(nil, 86399000000001),
-		`-1`:                              in(millis, false).AppendTime(nil, -1),
+		`"23:59:59.000000001"`:            in(Nanos, false).AppendTime(nil, 86399000000001),
+		`-1`:                              in(Millis, false).AppendTime(nil, -1),
 		`"1970-01-01T00:00:00.000000001"`: AppendInt96(nil, int96(1, 2440588)),
 		`"2026-01-02T03:04:05"`:           AppendInt96(nil, int96(11045e9, 2461043)),
 	} {

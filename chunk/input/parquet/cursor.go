@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/gpurun/gpurun/chunk/input/parallel"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -34,13 +35,13 @@ type cursor struct {
 	ended      bool
 	err        error
 
-	header, packed, unpacked []byte // memory that is used again
-	memory                   *share // of the row group
-	reserved                 int64  // of it
+	header, packed, unpacked []byte          // memory that is used again
+	memory                   *parallel.Share // of the row group
+	reserved                 int64           // of it
 	dictionaryBytes          int64
 }
 
-func newCursor(r io.ReaderAt, l leaf, c *parquet.ColumnMeta, memory *share) *cursor {
+func newCursor(r io.ReaderAt, l leaf, c *parquet.ColumnMeta, memory *parallel.Share) *cursor {
 	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.Begin(), end: c.Begin() + c.Packed, left: c.Values, memory: memory}
 	cursor.load()
 	return cursor
@@ -174,7 +175,7 @@ func (c *cursor) reserve(h pageHeader) error {
 }
 
 func (c *cursor) reserveMore(n int64) error {
-	err := c.memory.add(n)
+	err := c.memory.Add(n)
 	if err == nil {
 		c.reserved += n
 	}

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
-	"github.com/klauspost/compress/zstd"
 
+	"github.com/gpurun/gpurun/chunk/input/codec"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -21,9 +20,7 @@ import (
 var codecs = map[int32]func(dst, packed []byte) ([]byte, error){
 	parquet.CodecNone:   func(dst, packed []byte) ([]byte, error) { return append(dst[:0], packed...), nil },
 	parquet.CodecSnappy: decompressSnappy,
-	parquet.CodecZstd: func(dst, packed []byte) ([]byte, error) {
-		return zstdDecoder().DecodeAll(packed, dst[:0:len(dst)])
-	},
+	parquet.CodecZstd:   codec.Zstd,
 	parquet.CodecGzip: func(dst, packed []byte) ([]byte, error) {
 		r, err := gzip.NewReader(bytes.NewReader(packed))
 		if err != nil {
@@ -34,8 +31,8 @@ var codecs = map[int32]func(dst, packed []byte) ([]byte, error){
 	parquet.CodecBrotli: func(dst, packed []byte) ([]byte, error) {
 		return readAll(brotli.NewReader(bytes.NewReader(packed)), dst)
 	},
-	parquet.CodecLZ4:    decompressHadoopLZ4,
-	parquet.CodecLZ4Raw: decompressLZ4,
+	parquet.CodecLZ4:    codec.HadoopLZ4,
+	parquet.CodecLZ4Raw: codec.LZ4,
 }
 
 // checkCodec refuses a column whose codec is not supported.
@@ -49,27 +46,15 @@ func checkCodec(codec int32) error {
 	return fmt.Errorf("it is compressed with codec %d, which is unknown", codec)
 }
 
-// errPacked means that compressed data does not have the size that its header gives.
-var errPacked = errors.New("the compressed data does not match its header")
-
 // decompress returns the data of a page, which must have exactly the given size. It uses
 // dst, if that is large enough.
-func decompress(codec int32, dst, packed []byte, size int) ([]byte, error) {
-	data, err := codecs[codec](slices.Grow(dst[:0], size)[:size], packed)
+func decompress(number int32, dst, packed []byte, size int) ([]byte, error) {
+	data, err := codecs[number](slices.Grow(dst[:0], size)[:size], packed)
 	if err == nil && len(data) != size {
-		err = errPacked
+		err = codec.ErrSize
 	}
 	return data, err
 }
-
-// zstdDecoder never writes more than the capacity of its destination.
-var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		panic(err) // the options are constant
-	}
-	return d
-})
 
 // decompressSnappy checks the size at the start of a block, which the decoder would
 // allocate.
@@ -79,7 +64,7 @@ func decompressSnappy(dst, packed []byte) ([]byte, error) {
 		return nil, err
 	}
 	if size != len(dst) {
-		return nil, errPacked
+		return nil, codec.ErrSize
 	}
 	return snappy.Decode(dst, packed)
 }
@@ -90,7 +75,7 @@ func readAll(r io.Reader, dst []byte) ([]byte, error) {
 		return nil, err
 	}
 	if n, err := io.ReadFull(r, make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) { // Read may return 0, nil
-		return nil, errPacked
+		return nil, codec.ErrSize
 	}
 	return dst, nil
 }

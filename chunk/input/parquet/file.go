@@ -7,8 +7,12 @@ import (
 	"io"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/parallel"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
+
+// pages take the memory of a row group.
+const pages = "the pages of the row group"
 
 // File is an open Parquet file. Its methods may be called concurrently.
 type File struct {
@@ -30,7 +34,7 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	if err := checkFooter(m, size); err != nil {
 		return nil, err
 	}
-	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: max(leastMemory, size*perByte)}
+	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: parallel.Limit(size)}
 	var all []*node
 	if all, f.leaves, err = nodes(m); err != nil {
 		return nil, err
@@ -85,8 +89,8 @@ func (f *File) groupOf(row int64) (group int, before int64) {
 // Rows decodes a row group of a file that gpurun has written. It calls each for every row, which is
 // valid until each returns, as a row of a table.
 func (f *File) Rows(ctx context.Context, group int, each func(row []byte) error) error {
-	memory := newMemory(ctx, f.memory).join()
-	defer memory.leave()
+	memory := parallel.NewMemory(ctx, pages, f.memory).Join()
+	defer memory.Leave()
 	return f.eachRow(ctx, group, memory, func(w *rowWriter) error {
 		w.dst = w.dst[:0]
 		if err := w.each(func(_ int, n *node) { w.raw(n) }); err != nil {
@@ -97,7 +101,7 @@ func (f *File) Rows(ctx context.Context, group int, each func(row []byte) error)
 }
 
 // eachRow calls write for every row of a row group.
-func (f *File) eachRow(ctx context.Context, group int, memory *share, write func(*rowWriter) error) (err error) {
+func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, write func(*rowWriter) error) (err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("row group %d: %w", group, err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/parallel"
 )
 
 const (
@@ -50,7 +51,7 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 		var running sync.WaitGroup
 		defer running.Wait()
 		slots := make(chan struct{}, threads)
-		memory := newMemory(ctx, f.memory)
+		memory := parallel.NewMemory(ctx, pages, f.memory)
 		for i := first; i < f.Groups(); i++ {
 			blocks := make(chan block, depth)
 			select {
@@ -58,10 +59,10 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 			case <-ctx.Done():
 				return
 			}
-			share := memory.join()
+			share := memory.Join()
 			running.Go(func() {
 				defer func() { <-slots }()
-				defer share.leave()
+				defer share.Leave()
 				f.decode(ctx, i, share, blocks)
 			})
 			select {
@@ -75,7 +76,7 @@ func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
 }
 
 // decode decodes a row group into blocks, and closes the channel.
-func (f *File) decode(ctx context.Context, group int, memory *share, blocks chan<- block) {
+func (f *File) decode(ctx context.Context, group int, memory *parallel.Share, blocks chan<- block) {
 	defer close(blocks)
 	send := func(b block) error {
 		select {

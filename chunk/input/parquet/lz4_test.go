@@ -24,7 +24,7 @@ func lz4Block(data []byte) []byte {
 	}
 	out := append([]byte{0xff}, length(period)...)
 	out = append(out, data[:period]...)
-	out = append(append(out, period, 0), length(match-lz4MinMatch)...)
+	out = append(append(out, period, 0), length(match-4)...)
 	rest := data[period+match:]
 	if len(rest) < 15 {
 		return append(append(out, byte(len(rest)<<4)), rest...)

@@ -2,9 +2,7 @@ package parquet
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -19,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/parallel"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -142,7 +141,7 @@ func TestPageOfAFewBytes(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c := newCursor(bytes.NewReader(data), leaf{physical: parquet.PhysicalInt64, maxDef: 2, maxRep: 1},
-		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, newMemory(t.Context(), leastMemory).join())
+		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, parallel.NewMemory(t.Context(), pages, parallel.Limit(0)).Join())
 	count := 0
 	for ; !c.ended; c.next() {
 		if v, ok := c.value(); !ok || len(v) != 8 || c.rep() != 1 {
@@ -156,37 +155,6 @@ func TestPageOfAFewBytes(t *testing.T) {
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
 		t.Errorf("%d KiB were allocated for %d bytes", used>>10, len(data))
-	}
-}
-
-// TestMemoryOfRowGroups: row groups wait for memory, but not the first one; one that needs too
-// much alone fails.
-func TestMemoryOfRowGroups(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	m := newMemory(ctx, 100)
-	first, second, third := m.join(), m.join(), m.join()
-	if err := errors.Join(second.add(60), first.add(90), first.add(-30), first.add(40)); err != nil {
-		t.Fatal(err)
-	}
-	if first.add(1) == nil {
-		t.Error("a row group takes more than all may take")
-	}
-	ended := make(chan error)
-	go func() { ended <- second.add(20) }()
-	select {
-	case err := <-ended:
-		t.Fatalf("the second row group does not wait: %v", err)
-	default:
-	}
-	first.leave()
-	if err := <-ended; err != nil || m.used != 80 {
-		t.Errorf("%d bytes are used, %v", m.used, err)
-	}
-	go func() { ended <- third.add(30) }()
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("a wait that was canceled returns %v", err)
 	}
 }
 

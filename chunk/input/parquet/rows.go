@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/gpurun/gpurun/chunk/input/parallel"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
@@ -18,6 +19,9 @@ type rowWriter struct {
 	row     int64  // in the file, from 0
 	badText string // a column of the row with text that is not UTF-8
 }
+
+// maxRow is a variable so that tests can lower it.
+var maxRow = parallel.MaxRow
 
 // errColumns means that the columns of a row group do not have the same rows.
 var errColumns = errors.New("its values do not match those of other columns")

@@ -1,11 +1,8 @@
 package parquet
 
 import (
-	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/gpurun/gpurun/chunk/parquet"
@@ -40,15 +37,15 @@ func scalarOf(e *parquet.SchemaElement) (write scalar, text bool, err error) {
 	case m.String != nil || m.Enum != nil:
 		write, text = jsonline.AppendString[[]byte], true
 	case m.JSON != nil:
-		write, text = appendJSON, true
+		write, text = parquet.AppendJSON, true
 	case m.UUID != nil && e.Length == 16:
-		write = appendUUID
+		write = parquet.AppendUUID
 	case lost == "float16":
-		write = appendFloat16
+		write = parquet.AppendFloat16
 	case lost == "interval":
 		write = appendInterval
 	default:
-		write = appendBase64
+		write = parquet.AppendBase64
 	}
 	return write, text, nil
 }
@@ -62,9 +59,9 @@ func numberScalar(m parquet.LogicalType, physical int32) scalar {
 	case parquet.PhysicalInt96:
 		return parquet.AppendInt96
 	case parquet.PhysicalFloat:
-		return appendFloat32
+		return parquet.AppendFloat32
 	case parquet.PhysicalDouble:
-		return appendFloat64
+		return parquet.AppendFloat64
 	}
 	append64 := jsonline.AppendInt
 	switch {
@@ -87,71 +84,10 @@ func numberScalar(m parquet.LogicalType, physical int32) scalar {
 	return func(dst, v []byte) []byte { return append64(dst, int64(binary.LittleEndian.Uint64(v))) }
 }
 
-func appendFloat32(dst, v []byte) []byte {
-	dst, _ = jsonline.AppendFloat32(dst, math.Float32frombits(binary.LittleEndian.Uint32(v)))
-	return dst
-}
-
-func appendFloat64(dst, v []byte) []byte {
-	dst, _ = jsonline.AppendFloat64(dst, math.Float64frombits(binary.LittleEndian.Uint64(v)))
-	return dst
-}
-
-// appendJSON writes a JSON document as the value that it is.
-func appendJSON(dst, text []byte) []byte {
-	if !jsonline.Valid(text) {
-		return jsonline.AppendString(dst, text)
-	}
-	for _, c := range text { // outside strings, a line end is white space
-		if c == '\n' || c == '\r' {
-			c = ' '
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-func appendBase64(dst, data []byte) []byte {
-	dst = append(dst, '"')
-	dst = base64.StdEncoding.AppendEncode(dst, data)
-	return append(dst, '"')
-}
-
-func appendUUID(dst, id []byte) []byte {
-	dst = append(dst, '"')
-	for i, part := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:16]} {
-		if i > 0 {
-			dst = append(dst, '-')
-		}
-		dst = hex.AppendEncode(dst, part)
-	}
-	return append(dst, '"')
-}
-
 func appendInterval(dst, data []byte) []byte {
 	for i, name := range []string{`{"months":`, `,"days":`, `,"milliseconds":`} {
 		dst = append(dst, name...)
 		dst = strconv.AppendUint(dst, uint64(binary.LittleEndian.Uint32(data[4*i:])), 10)
 	}
 	return append(dst, '}')
-}
-
-// appendFloat16 writes a half-precision number.
-func appendFloat16(dst, data []byte) []byte {
-	h := uint32(binary.LittleEndian.Uint16(data))
-	sign, exponent, fraction := h>>15, h>>10&0x1f, h&0x3ff
-	var f float64
-	switch exponent {
-	case 0x1f:
-		return append(dst, "null"...) // infinite, or not a number
-	case 0:
-		f = math.Ldexp(float64(fraction), -24)
-	default:
-		f = math.Ldexp(float64(fraction|1<<10), int(exponent)-25)
-	}
-	if sign != 0 {
-		f = -f
-	}
-	dst, _ = jsonline.AppendFloat32(dst, float32(f))
-	return dst
 }
