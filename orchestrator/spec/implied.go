@@ -21,7 +21,7 @@ func RequestFormat(in Input, out Output) string {
 	isBatch := in.Format == "" || in.Format == "jsonl"
 	for _, path := range append(in.Paths, in.Path) {
 		path = strings.TrimSuffix(strings.TrimSuffix(path, ".gz"), ".zst")
-		isBatch = isBatch && !slices.Contains([]string{".csv", ".tsv", ".parquet"}, filepath.Ext(path))
+		isBatch = isBatch && !slices.Contains([]string{".csv", ".tsv", ".parquet", ".arrow", ".arrows", ".feather"}, filepath.Ext(path))
 	}
 	if !isBatch || out.isTable() || len(out.Columns)+len(out.Arrays)+len(out.Keep) > 0 || out.SourceField != "" {
 		return ""

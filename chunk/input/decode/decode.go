@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/input/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -313,11 +314,11 @@ func firstBytes(r io.Reader) (head []byte, whole bool, again io.Reader) {
 }
 
 // beginning returns as much of the first bytes of a stream as it takes to recognize its
-// content; nil if more are needed: of compressed content its first bytes, of JSON lines the
+// content; nil if more are needed: of compressed content and of Arrow its first bytes, of JSON lines the
 // beginning of the first, of an array of objects whether a second line follows it, of anything
 // else some lines.
 func beginning(head []byte) []byte {
-	if compressionOf(head) != nil {
+	if compressionOf(head) != nil || arrow.Arrow.Match(head, false) {
 		return head
 	}
 	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")

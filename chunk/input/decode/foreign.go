@@ -32,7 +32,7 @@ var magics = []struct {
 	{"\xfe\xff", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16 -t UTF-8 %s"}},
 	{"{\x00", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16LE -t UTF-8 %s"}},
 	{"\x00{", foreign{format: "UTF-16 text", convert: "iconv -f UTF-16BE -t UTF-8 %s"}},
-	{"ARROW1", foreign{format: "an Arrow file"}},
+	{"FEA1", foreign{format: "a Feather file of version 1"}},
 	{"ORC", foreign{format: "an ORC file"}},
 	{"Obj\x01", foreign{format: "an Avro file"}},
 	{"\x93NUMPY", foreign{format: "a NumPy array"}},
@@ -83,7 +83,7 @@ const zipName = 30
 // archive returns the format of an archive whose first file has a name. Records can be piped; of
 // anything else, such as images, records name the files.
 func archive(format, extract, pipe, first string) *foreign {
-	for _, end := range []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".gz", ".zst", ".parquet"} {
+	for _, end := range []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".gz", ".zst", ".parquet", ".arrow"} {
 		if strings.HasSuffix(strings.ToLower(first), end) {
 			return &foreign{format: format, convert: pipe}
 		}
@@ -142,7 +142,7 @@ func (f *foreign) refuse(what, path string) error {
 			"find . -name '*.jpg' | jq -Rc '{path: .}' > in.jsonl", what, f.format, f.files, path)
 	}
 	if f.convert == "" || path == "" {
-		return fault.UnknownFormat.New("%s is %s; gpurun reads JSON lines, CSV, TSV and Parquet: convert it first", what, f.format)
+		return fault.UnknownFormat.New("%s is %s; gpurun reads JSON lines, CSV, TSV, Parquet and Arrow: convert it first", what, f.format)
 	}
 	return fault.UnknownFormat.New("%s is %s; gpurun reads JSON lines: convert it while piping: %s | gpurun run … -",
 		what, f.format, strings.ReplaceAll(f.convert, "%s", path))

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gpurun/gpurun/chunk/input/arrow"
 	"github.com/gpurun/gpurun/chunk/input/csv"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parquet"
@@ -16,7 +17,7 @@ import (
 //
 // A store of objects would have its place in package expand, which finds the files, and
 // in Source, which opens them.
-var formats = []format.Format{parquet.Parquet, csv.CSV, csv.TSV, jsonl}
+var formats = []format.Format{parquet.Parquet, arrow.Arrow, csv.CSV, csv.TSV, jsonl}
 
 // jsonl is the format of records themselves.
 var jsonl = format.Format{

@@ -1,0 +1,218 @@
+package arrow
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/parallel"
+)
+
+// File is an open Arrow file, or a stream in a file. Its methods may be called concurrently.
+type File struct {
+	reader  io.ReaderAt
+	size    int64
+	decoder *decoder // before the first message
+	blocks  []block
+	rows    int64
+	threads int
+	memory  int64 // that decoding may take
+}
+
+// block is where a message is.
+type block struct {
+	at   int64
+	meta int64 // bytes before the body
+	rows int64 // of a record batch
+	kind int
+}
+
+// OpenFile reads the descriptions of all messages of a file.
+func OpenFile(r io.ReaderAt, size int64, o format.Options) (f *File, err error) {
+	defer recovered(&err)
+	f = &File{reader: r, size: size, threads: max(o.Threads, 1), memory: parallel.Limit(size)}
+	head := make([]byte, min(size, arrow.Align))
+	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if isFile(head) {
+		err = f.readFooter(o)
+	} else {
+		err = f.scan(o)
+	}
+	return f, err
+}
+
+// scan finds the messages of a stream.
+func (f *File) scan(o format.Options) error {
+	for at := int64(0); ; {
+		m, meta, err := f.message(at)
+		if errors.Is(err, io.EOF) && f.decoder != nil {
+			return nil
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("the file has no schema")
+		case err != nil:
+			return err
+		case m.body > f.size-at-meta:
+			return errTruncated
+		case f.decoder == nil:
+			if f.decoder, err = newDecoder(m, o); err != nil {
+				return err
+			}
+		default:
+			f.add(block{at, meta, m.rows, m.kind})
+		}
+		at += meta + m.body
+	}
+}
+
+// message reads the message at a place, without its body.
+func (f *File) message(at int64) (m message, meta int64, err error) {
+	return readMessage(bufio.NewReaderSize(io.NewSectionReader(f.reader, at, f.size-at), 1<<10))
+}
+
+// add adds the next message.
+func (f *File) add(b block) {
+	if b.rows > math.MaxInt64-f.rows {
+		fail("the numbers of rows overflow")
+	}
+	f.rows += b.rows
+	f.blocks = append(f.blocks, b)
+}
+
+// readFooter finds the messages of a file, all of whose dictionaries precede its batches.
+func (f *File) readFooter(o format.Options) error {
+	const end = 4 + len(arrow.Magic)
+	if f.size < int64(arrow.Align+end) {
+		return errors.New("the file is truncated: it has no footer")
+	}
+	tail := make([]byte, end)
+	if _, err := f.reader.ReadAt(tail, f.size-int64(end)); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	length := int64(binary.LittleEndian.Uint32(tail))
+	switch {
+	case !bytes.HasSuffix(tail, []byte(arrow.Magic)):
+		return errors.New("the file is truncated: it does not end with " + arrow.Magic)
+	case length > f.size-int64(arrow.Align+end):
+		return fmt.Errorf("the file is damaged: its footer has %d bytes", length)
+	}
+	data := make([]byte, length)
+	if _, err := f.reader.ReadAt(data, f.size-int64(end)-length); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	footer := arrow.Root(data)
+	table, _ := footer.Table(1)
+	var err error
+	if f.decoder, err = newDecoder(message{kind: arrow.SchemaMessage, version: footer.Int(0, 2, 0), header: table}, o); err != nil {
+		return err
+	}
+	if err := f.place(footer.Structs(2, arrow.BlockBytes), arrow.DictionaryMessage); err != nil {
+		return err
+	}
+	return f.place(footer.Structs(3, arrow.BlockBytes), arrow.BatchMessage)
+}
+
+// place finds the messages of a kind.
+func (f *File) place(blocks []byte, kind int) error {
+	for i := 0; len(blocks) > 0; i++ {
+		at := int64(binary.LittleEndian.Uint64(blocks))
+		blocks = blocks[arrow.BlockBytes:]
+		if at < 0 || at > f.size {
+			return fmt.Errorf("the file is damaged: a message is at %d", at)
+		}
+		m, meta, err := f.message(at)
+		switch {
+		case errors.Is(err, io.EOF):
+			return errTruncated
+		case err != nil:
+			return fmt.Errorf("message %d: %w", i, err)
+		case m.kind != kind:
+			return fmt.Errorf("the file is damaged: message %d is of kind %d, not %d", i, m.kind, kind)
+		case m.body > f.size-at-meta:
+			return errTruncated
+		}
+		f.add(block{at, meta, m.rows, kind})
+	}
+	return nil
+}
+
+// Count returns the number of rows.
+func (f *File) Count() int64 { return f.rows }
+
+// Columns returns the columns that are read, with their types.
+func (f *File) Columns() (list []format.Column) {
+	for _, c := range f.decoder.members {
+		list = append(list, format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost})
+	}
+	return list
+}
+
+// Lines returns the rows as JSON lines, in order, except those of record batches that are skipped.
+// Batches are decoded in parallel, ahead of the reader. An error names the batch and, where it is
+// known, row and column.
+func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
+	d, at := *f.decoder, 0
+	d.taken = make(map[int64]int64)
+	d.dictionaries = make(map[int64]dictionary)
+	next := func() (parallel.Group, error) {
+		for ; at < len(f.blocks); at++ {
+			b := f.blocks[at]
+			if b.kind == arrow.BatchMessage && d.rows+b.rows <= skip {
+				d.rows, d.batches = d.rows+b.rows, d.batches+1
+				continue
+			}
+			m, _, err := f.message(b.at)
+			if err != nil {
+				return nil, truncated(err)
+			}
+			content := body{reader: f.reader, at: b.at + b.meta, length: m.body}
+			switch {
+			case m.kind != b.kind || m.rows != b.rows:
+				return nil, errors.New("the file changed while it was read")
+			case b.kind == arrow.DictionaryMessage:
+				if err := d.addDictionary(m, content, f.memory); err != nil {
+					return nil, err
+				}
+			case b.kind == arrow.BatchMessage:
+				at++
+				return d.batch(m, content).write, nil
+			}
+		}
+		return nil, io.EOF
+	}
+	skipped := int64(0)
+	for _, b := range f.blocks {
+		if b.kind == arrow.BatchMessage {
+			if skipped+b.rows > skip {
+				break
+			}
+			skipped += b.rows
+		}
+	}
+	lines := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, next)
+	return format.Lines{ReadCloser: lines, First: skipped + 1, Skipped: skipped}
+}
+
+// write is a group of rows: all of the batch.
+func (o *opened) write(memory *parallel.Share, send func(lines []byte) error) error {
+	b, err := o.load(memory.Add)
+	for done := false; !done && err == nil; {
+		var lines []byte
+		if lines, done, err = b.lines(); err == nil {
+			err = send(lines)
+		} else {
+			o.name(&err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,57 @@
+package arrow
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/format"
+)
+
+// Arrow is the format of Arrow IPC files and streams.
+var Arrow = format.Format{
+	Name: "arrow", Rows: true,
+	Match: func(head []byte, _ bool) bool { return isFile(head) || isStream(head) },
+	Open: func(f format.File, o format.Options) (format.Table, error) {
+		return OpenFile(f, f.Size(), o)
+	},
+	Stream: func(_ context.Context, r io.Reader, o format.Options) (format.Lines, error) {
+		lines, err := newStream(r, o)
+		if err != nil {
+			return format.Lines{}, err
+		}
+		return format.Lines{ReadCloser: io.NopCloser(lines), First: 1}, nil
+	},
+}
+
+func isFile(head []byte) bool { return bytes.HasPrefix(head, []byte(arrow.Magic)) }
+
+// isStream recognizes the beginning of a message of some length.
+func isStream(head []byte) bool {
+	return len(head) >= 8 && binary.LittleEndian.Uint32(head) == arrow.Continuation && int32(binary.LittleEndian.Uint32(head[4:])) > 0
+}
+
+// damage is what is wrong with a file. Functions that decode panic with it.
+type damage struct{ error }
+
+func (d damage) Unwrap() error { return d.error }
+
+// fail ends decoding.
+func fail(format string, args ...any) { panic(damage{fmt.Errorf(format, args...)}) }
+
+// recovered turns a panic into an error: whatever a damaged file causes costs only the file.
+func recovered(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case damage:
+		*err = r.error
+	case error:
+		*err = fmt.Errorf("the file is damaged: %w", r)
+	default:
+		*err = errors.New(fmt.Sprint("the file is damaged: ", r))
+	}
+}

@@ -1,0 +1,181 @@
+package arrow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/parquet"
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// layout is which buffers and children a column has, besides a bitmap of what is not null.
+type layout int
+
+const (
+	nullLayout      layout = iota // nothing, not even the bitmap
+	bitLayout                     // a bit for each value
+	fixedLayout                   // values of one size
+	bytesLayout                   // offsets, and bytes
+	viewLayout                    // values of 16 bytes, which refer to any number of buffers
+	listLayout                    // offsets, and the child with all elements
+	listViewLayout                // offsets, sizes, and the child
+	fixedListLayout               // the child
+	structLayout                  // the children
+	unionLayout                   // numbers of types, offsets if it is dense, and the children; no bitmap
+	runsLayout                    // the children: where runs end, and their values; no bitmap
+	indexLayout                   // values of one size: numbers of values in a dictionary
+)
+
+// column is a column, or a child of one.
+type column struct {
+	name     string
+	prefix   []byte // `"name":`
+	nullable bool
+	place    int // of a column that is read: its number among the members of a line, from 1
+	layout   layout
+	width    int  // bytes of a value, or elements of a list
+	wide     bool // offsets have 64 bits, not 32
+	unsigned bool // indexes
+	dense    bool // of a union
+	isMap    bool
+	children []*column
+	byNumber map[int8]int // the children of a union
+	// Of a dictionary's numbers: which dictionary.
+	id int64
+	// Of single values: how they are written.
+	write func(dst, v []byte) []byte
+	text  bool // they must be UTF-8
+	// The type that a typed output has for them, and what they are if that is not theirs.
+	typ  parquet.Type
+	lost string
+}
+
+// schema is the columns of a file.
+type schema struct {
+	columns []*column
+	// dictionaries have the values of columns that are numbers.
+	dictionaries map[int64]*column
+	version      int64 // of the metadata
+	json         []string
+	fields       int
+	names        int
+}
+
+// The limits of a schema.
+const (
+	maxFields = 1 << 15
+	maxDepth  = 64
+	maxNames  = 16 << 20 // bytes
+	maxWidth  = parquet.MaxFixed
+)
+
+// newSchema builds the columns of a schema.
+func newSchema(t arrow.Table, version int64) (s *schema, err error) {
+	defer recovered(&err)
+	s = &schema{dictionaries: make(map[int64]*column), version: version}
+	switch {
+	case version < arrow.Version4 || version > arrow.Version5:
+		return nil, fmt.Errorf("its metadata has version %d, which is not supported; write the file again with a current version of Arrow", version+1)
+	case t.Int(0, 2, 0) != 0:
+		return nil, fmt.Errorf("its numbers are big-endian, which is not supported")
+	}
+	s.json = jsonColumns(t)
+	fields := t.Tables(1)
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("the file has no columns")
+	}
+	names := make(map[string]bool)
+	for _, field := range fields {
+		c := s.column(field, 0)
+		if names[c.name] {
+			return nil, fmt.Errorf("two columns have the name %q", c.name)
+		}
+		names[c.name] = true
+		s.columns = append(s.columns, c)
+	}
+	return s, nil
+}
+
+// column builds the column of a field, at a depth.
+func (s *schema) column(field arrow.Table, depth int) *column {
+	c := &column{name: field.Text(0), nullable: field.Bool(1)}
+	s.names += len(c.name)
+	switch s.fields++; {
+	case s.fields > maxFields || s.names > maxNames:
+		fail("the file has more than %d columns, or %d MiB of names", maxFields, maxNames>>20)
+	case depth > maxDepth:
+		fail("columns are nested more than %d levels deep", maxDepth)
+	}
+	c.prefix = append(jsonline.AppendString(nil, c.name), ':')
+	for _, child := range field.Tables(5) {
+		c.children = append(c.children, s.column(child, depth+1))
+	}
+	typ, _ := field.Table(3)
+	c.describe(int(field.Int(2, 1, 0)), typ, s.extension(field, depth))
+	encoding, ok := field.Table(4)
+	if !ok {
+		return c
+	}
+	index := &column{name: c.name, prefix: c.prefix, nullable: true, layout: indexLayout, width: 4, id: encoding.Int(0, 8, 0), typ: c.typ, lost: c.lost}
+	if integer, ok := encoding.Table(1); ok {
+		index.width, index.unsigned = int(integer.Int(0, 4, 0))/8, !integer.Bool(1)
+	}
+	switch index.width {
+	case 1, 2, 4, 8:
+	default:
+		fail("column %q has a dictionary with indexes of %d bytes", c.name, index.width)
+	}
+	if s.dictionaries[index.id] == nil {
+		s.dictionaries[index.id] = c
+	}
+	return index
+}
+
+// extension returns what a column is beyond its type; only what changes how it is written.
+func (s *schema) extension(field arrow.Table, depth int) string {
+	if depth == 0 && slices.Contains(s.json, field.Text(0)) {
+		return "arrow.json"
+	}
+	for _, pair := range field.Tables(6) {
+		if pair.Text(0) == "ARROW:extension:name" {
+			return pair.Text(1)
+		}
+	}
+	return ""
+}
+
+// choose returns the columns to read.
+func (s *schema) choose(o format.Options) ([]*column, error) {
+	chosen := s.columns
+	if len(o.Columns) > 0 {
+		chosen = nil
+	}
+	for _, name := range o.Columns {
+		at := slices.IndexFunc(s.columns, func(c *column) bool { return c.name == name })
+		if at < 0 {
+			return nil, &format.ColumnError{Err: s.noColumn(name)}
+		}
+		if slices.Contains(chosen, s.columns[at]) {
+			return nil, &format.ColumnError{Err: fmt.Errorf("column %q is asked for twice", name)}
+		}
+		chosen = append(chosen, s.columns[at])
+	}
+	if o.Members == nil {
+		return chosen, nil
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(c *column) bool { return !slices.Contains(o.Members, c.name) }), nil
+}
+
+func (s *schema) noColumn(name string) error {
+	var names []string
+	for _, c := range s.columns {
+		names = append(names, c.name)
+	}
+	if plain, _, typed := strings.Cut(name, ":"); typed && slices.Contains(names, plain) {
+		return fmt.Errorf("column %q has its type in the file; ask for it without one", plain)
+	}
+	return format.NoColumn(name, names)
+}

@@ -1,0 +1,328 @@
+package arrow
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/parquet"
+	"github.com/gpurun/gpurun/internal/jsonline"
+)
+
+// jsonColumns returns the columns of JSON text in a file that gpurun has written.
+func jsonColumns(schema arrow.Table) (names []string) {
+	for _, pair := range schema.Tables(2) {
+		if pair.Text(0) == parquet.JSONColumns {
+			_ = json.Unmarshal(pair.Structs(1, 1), &names) // if it is damaged, the columns are text
+		}
+	}
+	return names
+}
+
+// describe sets what follows from the type of a column, whose children are known.
+func (c *column) describe(kind int, t arrow.Table, extension string) {
+	switch kind {
+	case arrow.Null:
+		c.layout, c.typ, c.lost = nullLayout, parquet.JSON, "null"
+	case arrow.Bool:
+		c.layout, c.typ = bitLayout, parquet.Bool
+	case arrow.Int, arrow.Float, arrow.Decimal, arrow.Date, arrow.Time, arrow.Timestamp, arrow.Interval, arrow.Duration:
+		c.layout = fixedLayout
+		c.number(kind, t)
+	case arrow.FixedSizeBinary:
+		c.layout, c.width, c.write = fixedLayout, int(t.Int(0, 4, 0)), parquet.AppendBase64
+		c.typ = parquet.Type(fmt.Sprintf("binary(%d)", c.width))
+		if extension == "arrow.uuid" && c.width == 16 {
+			c.write, c.typ = parquet.AppendUUID, parquet.UUID
+		}
+	case arrow.Binary, arrow.LargeBinary, arrow.BinaryView:
+		c.bytes(kind)
+		c.write, c.typ = parquet.AppendBase64, parquet.Bytes
+	case arrow.Text, arrow.LargeText, arrow.TextView:
+		c.bytes(kind)
+		c.write, c.typ, c.text = jsonline.AppendString[[]byte], parquet.String, true
+		if extension == "arrow.json" {
+			c.write, c.typ = parquet.AppendJSON, parquet.JSON
+		}
+	default:
+		c.nested(kind, t)
+	}
+	if c.layout == fixedLayout && (c.width <= 0 || c.width > maxWidth) {
+		fail("column %q has values of %d bytes", c.name, c.width)
+	}
+}
+
+// bytes sets the layout of a column of bytes or text.
+func (c *column) bytes(kind int) {
+	c.layout, c.wide = bytesLayout, kind == arrow.LargeBinary || kind == arrow.LargeText
+	if kind == arrow.BinaryView || kind == arrow.TextView {
+		c.layout = viewLayout
+	}
+}
+
+// nested describes a column with children.
+func (c *column) nested(kind int, t arrow.Table) {
+	want := 1
+	switch kind {
+	case arrow.List, arrow.LargeList:
+		c.layout, c.wide = listLayout, kind == arrow.LargeList
+	case arrow.ListView, arrow.LargeListView:
+		c.layout, c.wide = listViewLayout, kind == arrow.LargeListView
+	case arrow.FixedSizeList:
+		c.layout, c.width = fixedListLayout, int(t.Int(0, 4, 0))
+	case arrow.Map:
+		c.layout, c.isMap, c.typ, c.lost = listLayout, true, parquet.JSON, "map"
+	case arrow.Struct:
+		c.layout, c.typ, c.lost, want = structLayout, parquet.JSON, "struct", len(c.children)
+	case arrow.Union:
+		c.layout, c.typ, c.lost, want = unionLayout, parquet.JSON, "union", len(c.children)
+		c.union(t)
+	case arrow.RunEndEncoded:
+		c.layout, want = runsLayout, 2
+	default:
+		fail("column %q has the unknown type %d", c.name, kind)
+	}
+	if len(c.children) != want || c.width < 0 {
+		fail("column %q has %d children", c.name, len(c.children))
+	}
+	switch {
+	case c.isMap:
+		c.pairs()
+	case c.layout == runsLayout:
+		c.runs()
+	case want == 1 && c.typ == "":
+		c.typ, c.lost = c.children[0].listed()
+	}
+}
+
+// listed returns the type of lists of the column's values, as for Parquet: elements of a typed list
+// are never null, except for floats.
+func (c *column) listed() (parquet.Type, string) {
+	switch {
+	case c.lost != "":
+		return "", "list of " + c.lost
+	case c.typ == "" || c.nullable && c.typ != parquet.Float32 && c.typ != parquet.Float64:
+		return "", ""
+	}
+	return c.typ.List(), ""
+}
+
+// pairs checks the child of a map. JSON has no keys that are lists or structs: then a map is a list of
+// structs.
+func (c *column) pairs() {
+	pair := c.children[0]
+	if pair.layout != structLayout || len(pair.children) != 2 {
+		fail("column %q is a map without keys and values", c.name)
+	}
+	if key := pair.children[0]; key.layout != indexLayout && len(key.children) > 0 {
+		c.isMap = false
+		for i, name := range []string{"key", "value"} {
+			pair.children[i].prefix = append(jsonline.AppendString(nil, name), ':')
+		}
+	}
+}
+
+// runs checks the children of a column of runs, and takes over the type of its values.
+func (c *column) runs() {
+	ends, values := c.children[0], c.children[1]
+	if ends.layout != fixedLayout || !slices.Contains([]parquet.Type{parquet.Int16, parquet.Int32, parquet.Int64}, ends.typ) {
+		fail("column %q has runs that end at %s", c.name, ends.typ)
+	}
+	c.typ, c.lost = values.typ, values.lost
+}
+
+// union sets the numbers of the types of a union.
+func (c *column) union(t arrow.Table) {
+	c.dense, c.byNumber = t.Int(0, 2, 0) != 0, make(map[int8]int)
+	ids := t.Structs(1, 4)
+	for i := range c.children {
+		number := int8(i)
+		if len(ids) >= 4*(i+1) {
+			number = int8(binary.LittleEndian.Uint32(ids[4*i:]))
+		}
+		c.byNumber[number] = i
+	}
+}
+
+// number describes a column of numbers, or of something that is stored as numbers.
+func (c *column) number(kind int, t arrow.Table) {
+	unit := parquet.Unit(t.Int(0, 2, 1)) // seconds are the default of timestamps only
+	switch kind {
+	case arrow.Int:
+		c.integer(int(t.Int(0, 4, 0)), t.Bool(1))
+	case arrow.Float:
+		c.float(int(t.Int(0, 2, 0)))
+	case arrow.Decimal:
+		c.decimal(int(t.Int(0, 4, 0)), int(t.Int(1, 4, 0)), int(t.Int(2, 4, 128))/8)
+	case arrow.Date:
+		c.width, c.typ, c.write = 4, parquet.Date, integers(4, false, parquet.AppendDate)
+		if unit != 0 {
+			const day = 86400e3
+			c.width, c.write = 8, integers(8, false, func(dst []byte, ms int64) []byte {
+				days := ms / day
+				if ms%day < 0 {
+					days--
+				}
+				return parquet.AppendDate(dst, days)
+			})
+		}
+	case arrow.Interval:
+		c.interval(int(t.Int(0, 2, 0)))
+	case arrow.Duration:
+		c.width, c.typ, c.write = 8, parquet.Int64, integers(8, false, jsonline.AppendInt)
+	case arrow.Time:
+		c.width = int(t.Int(1, 4, 32)) / 8
+		c.write, c.typ = integers(c.width, false, c.known(unit).AppendTime), parquet.Time+inUnit(unit)
+	case arrow.Timestamp:
+		unit = parquet.Unit(t.Int(0, 2, 0))
+		utc := t.Text(1) != ""
+		c.width, c.typ = 8, parquet.Timestamp+inUnit(unit)
+		if utc {
+			c.typ = parquet.TimestampUTC + inUnit(unit)
+		}
+		c.known(unit)
+		c.write = integers(8, false, func(dst []byte, n int64) []byte { return unit.AppendTimestamp(dst, n, utc) })
+	}
+}
+
+// known refuses an unknown unit.
+func (c *column) known(u parquet.Unit) parquet.Unit {
+	if u < parquet.Seconds || u > parquet.Nanos {
+		fail("column %q has times in the unknown unit %d", c.name, u)
+	}
+	return u
+}
+
+// inUnit is the end of a type's name. Typed outputs have milliseconds instead of seconds.
+func inUnit(u parquet.Unit) parquet.Type {
+	switch u {
+	case parquet.Micros:
+		return ""
+	case parquet.Nanos:
+		return "(ns)"
+	}
+	return "(ms)"
+}
+
+func (c *column) integer(bits int, signed bool) {
+	c.width, c.typ = bits/8, parquet.Type("int"+strconv.Itoa(bits))
+	switch bits {
+	case 8, 16, 32, 64:
+	default:
+		fail("column %q has integers of %d bits", c.name, bits)
+	}
+	if c.write = integers(c.width, !signed, jsonline.AppendInt); !signed {
+		c.typ = "u" + c.typ
+		c.write = integers(c.width, true, func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) })
+	}
+}
+
+func (c *column) float(precision int) {
+	switch precision {
+	case 0:
+		c.width, c.typ, c.lost, c.write = 2, parquet.Float32, "float16", parquet.AppendFloat16
+	case 1:
+		c.width, c.typ, c.write = 4, parquet.Float32, parquet.AppendFloat32
+	case 2:
+		c.width, c.typ, c.write = 8, parquet.Float64, parquet.AppendFloat64
+	default:
+		fail("column %q has floats of the unknown precision %d", c.name, precision)
+	}
+}
+
+// interval describes months, days, and parts of days.
+func (c *column) interval(unit int) {
+	c.typ, c.lost = parquet.JSON, "interval"
+	parts := map[int][]string{0: {"months"}, 1: {"days", "milliseconds"}, 2: {"months", "days", "nanoseconds"}}[unit]
+	if parts == nil {
+		fail("column %q has intervals of the unknown unit %d", c.name, unit)
+	}
+	c.width = 4 * len(parts)
+	if unit == 2 {
+		c.width = 16
+	}
+	c.write = func(dst, v []byte) []byte {
+		dst = append(dst, '{')
+		for i, name := range parts {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			size := min(4, len(v))
+			if i == 2 {
+				size = 8
+			}
+			dst = append(append(append(dst, '"'), name...), `":`...)
+			dst, v = strconv.AppendInt(dst, number(v[:size], false), 10), v[size:]
+		}
+		return append(dst, '}')
+	}
+}
+
+// maxScale limits the digits after the point of a decimal.
+const maxScale = 1 << 12
+
+func (c *column) decimal(digits, scale, width int) {
+	switch {
+	case width != 4 && width != 8 && width != 16 && width != 32:
+		fail("column %q has decimals of %d bytes", c.name, width)
+	case scale < -maxScale || scale > maxScale:
+		fail("column %q is a decimal with %d digits after the point", c.name, scale)
+	}
+	c.width = width
+	if digits >= 1 && scale >= 0 && scale <= digits {
+		c.typ = parquet.Type(fmt.Sprintf("decimal(%d,%d)", digits, scale))
+	}
+	c.write = func(dst, v []byte) []byte {
+		start := len(dst)
+		dst = appendDecimal(dst, v, max(scale, 0))
+		for i := scale; i < 0 && string(dst[start:]) != "0"; i++ {
+			dst = append(dst, '0')
+		}
+		return dst
+	}
+}
+
+// appendDecimal writes a little-endian number. Most of those with 16 bytes fit into 8.
+func appendDecimal(dst, v []byte, scale int) []byte {
+	if len(v) <= 8 {
+		return parquet.AppendDecimal64(dst, number(v, false), scale)
+	}
+	if low := number(v[:8], false); len(v) == 16 && low>>63 == number(v[8:], false) {
+		return parquet.AppendDecimal64(dst, low, scale)
+	}
+	var big [32]byte
+	for i, b := range v {
+		big[len(v)-1-i] = b
+	}
+	return parquet.AppendDecimal(dst, big[:len(v)], scale)
+}
+
+// integers returns how integers of a size are written.
+func integers(size int, unsigned bool, write func([]byte, int64) []byte) func(dst, v []byte) []byte {
+	return func(dst, v []byte) []byte { return write(dst, number(v[:size], unsigned)) }
+}
+
+// number returns a little-endian integer of up to 8 bytes.
+func number(v []byte, unsigned bool) int64 {
+	var n uint64
+	switch len(v) {
+	case 8:
+		return int64(binary.LittleEndian.Uint64(v))
+	case 4:
+		n = uint64(binary.LittleEndian.Uint32(v))
+	case 2:
+		n = uint64(binary.LittleEndian.Uint16(v))
+	case 1:
+		n = uint64(v[0])
+	default:
+		fail("integers of %d bytes", len(v))
+	}
+	if unsigned {
+		return int64(n)
+	}
+	shift := 64 - 8*len(v)
+	return int64(n<<shift) >> shift
+}

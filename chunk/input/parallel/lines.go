@@ -1,0 +1,141 @@
+package parallel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/gpurun/gpurun/chunk/input/format"
+)
+
+const (
+	// BlockBytes is the size of the blocks of lines that groups pass on, unless one line is larger.
+	BlockBytes = 256 << 10
+	// aheadBytes limits the lines that wait for their turn, in all groups together.
+	aheadBytes = 64 << 20
+	// maxThreads limits the groups that are decoded at the same time, each of which takes memory.
+	maxThreads = 8
+)
+
+// Group decodes a group of rows, and passes on blocks of lines.
+type Group func(memory *Share, send func(lines []byte) error) error
+
+// lines are the rows of a file as JSON lines, in order.
+type lines struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	groups  chan chan block // in order
+	stopped chan struct{}
+
+	current chan block // the group being read
+	format.Blocks
+}
+
+// block is some lines of a group, or the error that ended it.
+type block struct {
+	lines []byte
+	err   error
+}
+
+// Limits are what decoding may take.
+type Limits struct {
+	Threads int
+	// Memory is the most bytes, What takes them, for messages: "the pages of the row group".
+	Memory int64
+	What   string
+}
+
+// Lines returns the lines of groups. next returns the next group, or io.EOF after the last; it is
+// not called concurrently. Close stops decoding and waits until that has happened.
+func Lines(ctx context.Context, limits Limits, next func() (Group, error)) io.ReadCloser {
+	ctx, cancel := context.WithCancel(ctx)
+	threads := min(limits.Threads, maxThreads)
+	l := &lines{ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{})}
+	l.Next = l.next
+	go l.decode(threads, NewMemory(ctx, limits.What, limits.Memory), next)
+	return l
+}
+
+// decode starts a goroutine for each group.
+func (l *lines) decode(threads int, memory *Memory, next func() (Group, error)) {
+	defer close(l.stopped)
+	defer close(l.groups)
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, threads)
+	depth := max(aheadBytes/BlockBytes/(2*threads), 1)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-l.ctx.Done():
+			return
+		}
+		group, err := next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			group = func(*Share, func([]byte) error) error { return err }
+		}
+		blocks, share := make(chan block, depth), memory.Join()
+		running.Go(func() {
+			defer func() { <-slots }()
+			defer share.Leave()
+			l.run(group, share, blocks)
+		})
+		select {
+		case l.groups <- blocks:
+		case <-l.ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// run decodes a group into blocks, and closes the channel.
+func (l *lines) run(group Group, memory *Share, blocks chan<- block) {
+	defer close(blocks)
+	send := func(b block) error {
+		select {
+		case blocks <- b:
+			return nil
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		}
+	}
+	if err := group(memory, func(lines []byte) error { return send(block{lines: lines}) }); err != nil {
+		_ = send(block{err: err})
+	}
+}
+
+// next returns the next block.
+func (l *lines) next() ([]byte, error) {
+	for {
+		if l.current == nil {
+			next, ok := <-l.groups
+			if !ok {
+				return nil, cmp.Or(l.ctx.Err(), io.EOF)
+			}
+			l.current = next
+		}
+		b, ok := <-l.current
+		if ok {
+			return b.lines, b.err
+		}
+		if err := l.ctx.Err(); err != nil { // the group may be incomplete
+			return nil, err
+		}
+		l.current = nil
+	}
+}
+
+// Close stops decoding and waits until that has happened.
+func (l *lines) Close() error {
+	l.cancel()
+	<-l.stopped
+	return nil
+}
