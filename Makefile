@@ -46,7 +46,7 @@ install: build
 
 # Builds wheels whose program lands on PATH, for ARCH: this machine unless it names others. They
 # depend on the commit and the compilers alone: two builds are identical. GPUs need NVML, which
-# needs a C compiler for the target.
+# needs a C compiler for the target; scripts/sysroot.sh has the C library of old systems.
 HOSTARCH := $(shell $(GO) env GOHOSTARCH 2>/dev/null)
 ARCH := $(HOSTARCH)
 CROSS_amd64 := gcc-x86-64-linux-gnu:x86_64-linux-gnu-gcc libc6-dev-amd64-cross:/usr/x86_64-linux-gnu/include/stdio.h
@@ -60,11 +60,12 @@ wheel: compiler
 # package-test unpacks them and runs what is inside.
 # GoReleaser does not read the commit of a repository without a remote.
 REMOTE = $(if $(shell git remote),,GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=remote.origin.url GIT_CONFIG_VALUE_0=https://github.com/gpurun/gpurun)
-GORELEASER := github.com/goreleaser/goreleaser/v2@v2.14.1
+goreleaser = GO='$(GO)' ./scripts/gotool.sh github.com/goreleaser/goreleaser/v2@v2.14.1
+compilers = ./scripts/sysroot.sh amd64 arm64
 packages: compiler
 	@./scripts/tools.sh $(call cross-tools,amd64 arm64)
-	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then rm -rf dist/packages && $(REMOTE) "$$goreleaser" release --snapshot --clean; \
-		else echo "SKIPPED: no GoReleaser: the packages are not built"; fi
+	@if goreleaser=$$($(goreleaser)) && compilers=$$($(compilers)); then rm -rf dist/packages && $(REMOTE) PATH="$$compilers:$$PATH" "$$goreleaser" release --snapshot --clean; \
+		else echo "SKIPPED: no GoReleaser, or no compilers for old systems: the packages are not built"; fi
 
 package-test:
 	@if [ -e dist/packages/checksums.txt ]; then GPURUN_PACKAGES=$(CURDIR)/dist/packages $(GO) test -count=1 -v ./deploy; \
@@ -73,14 +74,14 @@ package-test:
 # Builds one commit twice, in different folders with empty caches, and compares the packages.
 reproducible: compiler
 	@./scripts/tools.sh $(call cross-tools,amd64 arm64)
-	@if goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)); then \
-		GPURUN_GORELEASER=$$goreleaser $(GO) test -count=1 -v -timeout 60m -run TestReproduciblePackages ./deploy; \
-		else echo "SKIPPED: no GoReleaser: comparing the program and the wheel only"; \
+	@if goreleaser=$$($(goreleaser)) && compilers=$$($(compilers)); then \
+		PATH="$$compilers:$$PATH" GPURUN_GORELEASER=$$goreleaser $(GO) test -count=1 -v -timeout 60m -run TestReproduciblePackages ./deploy; \
+		else echo "SKIPPED: no GoReleaser, or no compilers for old systems: comparing the program and the wheel only"; \
 		GPURUN_DIST=1 $(GO) test -count=1 -v -timeout 30m -run TestReproducible ./python/wheel; fi
 
 # Publishes the packages of a tag.
 release:
-	goreleaser=$$(GO='$(GO)' ./scripts/gotool.sh $(GORELEASER)) && "$$goreleaser" release --clean
+	goreleaser=$$($(goreleaser)) && compilers=$$($(compilers)) && PATH="$$compilers:$$PATH" "$$goreleaser" release --clean
 
 demo: build
 	@rm -rf demo && mkdir -p demo

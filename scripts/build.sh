@@ -7,15 +7,19 @@ GO=${GO:-go}
 cd "$(dirname "$0")/.."
 source scripts/version.sh
 arch=${GOARCH:-$($GO env GOHOSTARCH)}
-# The compiler that Go would use: with another name, it would compile all C code again.
-cc=${CC:-$($GO env CC)}
-command -v "${cc%% *}" >/dev/null || cc=cc
-if [[ $arch != $($GO env GOHOSTARCH) ]]; then
-	case $arch in
-	amd64) cc=x86_64-linux-gnu-gcc ;;
-	arm64) cc=aarch64-linux-gnu-gcc ;;
-	*) echo "build: no C compiler is known for $arch" >&2; exit 2 ;;
-	esac
+# The compiler for old systems, if scripts/sysroot.sh has put it on PATH. Otherwise the one that
+# Go would use: with another name, it would compile all C code again.
+cc=gpurun-cc-$arch
+if ! command -v "$cc" >/dev/null; then
+	cc=${CC:-$($GO env CC)}
+	command -v "${cc%% *}" >/dev/null || cc=cc
+	if [[ $arch != $($GO env GOHOSTARCH) ]]; then
+		case $arch in
+		amd64) cc=x86_64-linux-gnu-gcc ;;
+		arm64) cc=aarch64-linux-gnu-gcc ;;
+		*) echo "build: no C compiler is known for $arch" >&2; exit 2 ;;
+		esac
+	fi
 fi
 cgo=1
 if ! command -v "${cc%% *}" >/dev/null; then

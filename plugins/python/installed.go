@@ -18,7 +18,7 @@ func installedWarning(place [2]string) string {
 	if version != "" {
 		version = " " + version
 	}
-	return fmt.Sprintf("the installed package gpurun%s (%s) is not of the same version as this gpurun, which uses its own instead", version, filepath.Dir(folder))
+	return fmt.Sprintf("the installed package gpurun-batch%s (%s) is not of the same version as this gpurun, which uses its own instead", version, filepath.Dir(folder))
 }
 
 // sameRunner reports whether a folder has the modules of this runner that kernels see.

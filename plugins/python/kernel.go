@@ -102,6 +102,7 @@ func (k *kernel) describe(ctx context.Context, step resolve.PythonStep, first bo
 		return plugins.Info{}, python.missing(step.File, reply.Missing)
 	}
 	k.session.asked.warn(installedWarning(reply.Installed))
+	k.session.asked.warn(reply.Clash)
 	if reply.SetupPrepare && (!first || k.config.Later) {
 		return plugins.Info{}, fault.BadStep.Of(fault.Incompatible, "kernel %s: setup_prepare(ctx) works only in the first step of a chain, "+
 			"because prepare cannot run ahead of an earlier step: rename it to setup, or make this the first step", filepath.Base(step.File)).InStep(step.Name)

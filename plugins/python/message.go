@@ -181,6 +181,9 @@ type description struct {
 	// Installed are the folder of the runner in an installed gpurun package and its version,
 	// empty if there is none or the source does not import it.
 	Installed [2]string `json:"installed"`
+	// Clash says what to do about another package with the files of gpurun's, if the source
+	// imports it.
+	Clash string `json:"clash"`
 	// Imported are the frameworks that the source imports.
 	Imported []string `json:"imported"`
 }

@@ -7,10 +7,13 @@ A kernel file needs none of this: the gpurun program runs it in any environment.
 still import gpurun, for Batch in annotations and for Retry, Fail and count.
 """
 
+import warnings
+
 from gpurun_runner.batch import Batch
 from gpurun_runner.record import Record
 from gpurun_runner.failure import ResultError
 from gpurun_runner.api import Fail, Retry, count
+from gpurun_runner.clash import clash
 
 from gpurun._job import (Conflict, Interrupted, Job, JobError, KernelError, NoDevice, RecordsFailed, Result, Stopped,
                          UsageError, binary, run, start)
@@ -19,5 +22,7 @@ from gpurun._kernel import Kernel, run_kernel
 __all__ = ["Batch", "Conflict", "Fail", "Interrupted", "Job", "JobError", "Kernel", "KernelError", "NoDevice", "Record",
            "RecordsFailed", "Result", "ResultError", "Retry", "Stopped", "UsageError", "binary", "count", "run", "run_kernel", "start"]
 
+if clash():
+    warnings.warn(clash(), RuntimeWarning, stacklevel=2)
 for _error in (Fail, ResultError, Retry):
     _error.__module__ = __name__  # tracebacks show the public name

@@ -6,5 +6,8 @@ import sys
 from gpurun._job import binary
 
 if __name__ == "__main__":
-    path = binary()
+    try:
+        path = binary()
+    except FileNotFoundError as error:
+        sys.exit("gpurun: %s" % error)
     os.execv(path, [path, *sys.argv[1:]])

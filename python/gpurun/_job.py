@@ -14,6 +14,7 @@ import tempfile
 import threading
 import weakref
 
+from gpurun_runner.clash import clash, repair
 from gpurun import _records
 from gpurun._progress import progress_of
 
@@ -82,8 +83,15 @@ def binary():
     installed = os.path.join(sysconfig.get_path("scripts"), "gpurun")
     path = installed if os.access(installed, os.X_OK) else shutil.which("gpurun")
     if path is None:
-        raise FileNotFoundError("the gpurun program is neither in %s nor in PATH" % os.path.dirname(installed))
+        raise FileNotFoundError("the gpurun program is neither in %s nor in PATH; install it with: %s" % (os.path.dirname(installed), repair()))
+    if path == installed and _is_script(path) and clash():
+        raise FileNotFoundError("%s is not the gpurun program: %s" % (path, clash()))
     return path
+
+
+def _is_script(path):
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
 
 
 def run(kernel, input, output=None, *, progress=None, allow_failed=False, **options):

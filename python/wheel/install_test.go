@@ -41,7 +41,8 @@ func lookUp(t *testing.T, folders, name string) string {
 	return ""
 }
 
-// buildDist builds the wheel of this machine as make wheel does.
+// buildDist builds the wheel of this machine as make wheel does. Unless everything is tested, it
+// is for this machine's glibc: what is compiled is shared with other tests.
 func buildDist(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()
@@ -49,7 +50,11 @@ func buildDist(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command(t, root, append(os.Environ(), "OUT="+out, "ARCH="+runtime.GOARCH, "VERSION=v9.8.7"), filepath.Join(root, "scripts/wheel.sh"))
+	env := append(os.Environ(), "OUT="+out, "ARCH="+runtime.GOARCH, "VERSION=v9.8.7")
+	if os.Getenv("GPURUN_TEST_ALL") == "" {
+		env = append(env, "SYSROOT=no")
+	}
+	command(t, root, env, filepath.Join(root, "scripts/wheel.sh"))
 	wheels, _ := filepath.Glob(filepath.Join(out, "*.whl"))
 	if len(wheels) != 1 {
 		t.Fatalf("%q", wheels)
@@ -71,8 +76,7 @@ func TestInstalled(t *testing.T) {
 	command(t, work, nil, "python3", "-m", "venv", "env")
 	bin := filepath.Join(work, "env", "bin")
 	env := []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + work, "GPURUN_LEASE_DIR=" + filepath.Join(work, "leases"), "XDG_STATE_HOME=" + filepath.Join(work, "state")}
-	command(t, work, env, "pip", "install", "--no-index", "--quiet", "--disable-pip-version-check", wheel)
-	command(t, work, env, "pip", "check", "--disable-pip-version-check")
+	install(t, work, bin, wheel)
 
 	t.Run("version", func(t *testing.T) {
 		var facts struct {
@@ -106,6 +110,69 @@ func TestInstalled(t *testing.T) {
 			"import test_kernel\nfor name in dir(test_kernel):\n    if name.startswith('test_'): getattr(test_kernel, name)()")
 		command(t, filepath.Join(work, "words"), env, "gpurun", "try", "kernel.py", "sample.jsonl")
 	})
+	t.Run("clash", func(t *testing.T) { testClash(t, work, env, wheel) })
+}
+
+// testClash installs the other project called gpurun, before and after ours, and follows the
+// advice to remove it.
+func testClash(t *testing.T, work string, env []string, wheel string) {
+	pip := append([]string{filepath.Join(work, "env", "bin", "python"), "-m", "pip"}, pipFlags...)
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir, cmd.Env, cmd.WaitDelay = work, env, time.Second
+		if args[1] == "-m" && args[2] == "pip" { // it has settings in the environment
+			cmd.Env = os.Environ()
+		}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(append(pip, "install", "gpurun==0.1.1")...); err != nil {
+		t.Skipf("SKIPPED: no index: the other project called gpurun is not installed: %v\n%s", err, out)
+	}
+	python := pip[0]
+	out, err := run(python, "-m", "gpurun", "version")
+	if err == nil || !strings.Contains(out, "is not the gpurun program: the package gpurun 0.1.1 is installed in this environment, too") {
+		t.Errorf("%v: %s", err, out)
+	}
+	again := append(pip, "install", "--force-reinstall", "--no-deps", wheel)
+	if out, err := run(again...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	write(t, filepath.Join(work, "uses.py"), "import gpurun\n\ndef process(batch: gpurun.Batch):\n    return {}\n")
+	write(t, filepath.Join(work, "one.jsonl"), "{}\n")
+	for _, args := range [][]string{{python, "-c", "import gpurun; gpurun.run_kernel"}, {filepath.Join(work, "env", "bin", "gpurun"), "run", "-k", "uses.py", "one.jsonl", "-o", "one.out.jsonl", "--gpus", "cpu:1"}} {
+		if out, err := run(args...); err != nil || !strings.Contains(out, "pip uninstall -y gpurun && ") {
+			t.Errorf("%q: %v: %s", args, err, out)
+		}
+	}
+	if out, err := run(append(pip, "uninstall", "-y", "gpurun")...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := run(python, "-m", "gpurun", "version"); err == nil || !strings.Contains(out, "install it with: "+python+" -m pip install --force-reinstall") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := run(again...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := run(python, "-W", "error", "-c", "import gpurun; gpurun.run_kernel"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// pipFlags keep pip quiet, and from waiting where there is no index.
+var pipFlags = []string{"--quiet", "--disable-pip-version-check", "--no-input", "--retries=0", "--timeout=10"}
+
+// install installs a wheel and, where the index can be reached, what it depends on.
+func install(t *testing.T, work, bin, wheel string) {
+	t.Helper()
+	pip := filepath.Join(bin, "pip")
+	command(t, work, os.Environ(), pip, append(pipFlags, "install", "--no-index", "--no-deps", wheel)...)
+	cmd := exec.CommandContext(t.Context(), pip, append(pipFlags, "install", wheel)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Logf("SKIPPED: no index: what the wheel depends on is not installed: %v\n%s", err, out)
+		return
+	}
+	command(t, work, os.Environ(), pip, append(pipFlags, "check")...)
 }
 
 // runReadme writes the Python files of the README's section about a kernel in Python, and

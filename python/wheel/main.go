@@ -2,13 +2,14 @@
 //
 //	go run ./python/wheel -binary bin/gpurun -version v1.2.3 -out dist
 //
-// The platform tag follows from the program itself: its architecture, and the newest
-// version of glibc that it needs. Two runs with the same files give the same bytes.
+// The platform tag follows from the program itself: its architecture, and the version of glibc
+// that it needs, 2.28 or newer. Two runs with the same files give the same bytes.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -18,9 +19,14 @@ func main() {
 	version := flag.String("version", "", "the version, as git describe prints it")
 	source := flag.String("source", "python", "the folder with the Python packages")
 	third := flag.String("licenses", "", "a file with the licenses of what the program contains")
+	newest := glibc{math.MaxInt, 0}
+	flag.Func("glibc", "refuse a program that needs a newer glibc than this version", func(text string) (err error) {
+		newest, err = parseGlibc(text)
+		return err
+	})
 	out := flag.String("out", "dist", "the folder for the wheel")
 	flag.Parse()
-	path, err := build(*binary, *version, *source, *third, *out)
+	path, err := build(*binary, newest, *version, *source, *third, *out)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "wheel: "+err.Error())
 		os.Exit(1)
@@ -29,12 +35,12 @@ func main() {
 }
 
 // build writes the wheel and returns its path.
-func build(binary, version, source, third, out string) (string, error) {
+func build(binary string, newest glibc, version, source, third, out string) (string, error) {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return "", err
 	}
-	tag, err := platform(program)
+	tag, err := platform(program, newest)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", binary, err)
 	}

@@ -14,18 +14,14 @@ type glibc [2]int
 
 func (g glibc) less(other glibc) bool { return slices.Compare(g[:], other[:]) < 0 }
 
-// oldest is the version for programs that need no newer one. It is the oldest that pip
-// has a tag for on both architectures.
-var oldest = glibc{2, 17}
-
-// newest is the version that machines must have at most. A program that needs a newer one
-// was built on a system that is too new.
-var newest = glibc{2, 34}
+// promised is the version for programs that need no newer one: what torch supports, too.
+var promised = glibc{2, 28}
 
 var machines = map[elf.Machine]string{elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}
 
-// platform returns the tag of the machines that can run a program.
-func platform(program []byte) (string, error) {
+// platform returns the tag of the machines that can run a program. It refuses a program that
+// needs a newer glibc than newest.
+func platform(program []byte, newest glibc) (string, error) {
 	file, err := elf.NewFile(bytes.NewReader(program))
 	if err != nil {
 		return "", err
@@ -34,7 +30,7 @@ func platform(program []byte) (string, error) {
 	if !known {
 		return "", fmt.Errorf("no wheels for %s", file.Machine)
 	}
-	if err := startsWithoutDriver(file); err != nil {
+	if err := startsAnywhere(file); err != nil {
 		return "", err
 	}
 	need, err := needed(file)
@@ -42,14 +38,16 @@ func platform(program []byte) (string, error) {
 		return "", err
 	}
 	if newest.less(need) {
-		return "", fmt.Errorf("it needs glibc %d.%d; build it on a system with glibc %d.%d or older", need[0], need[1], newest[0], newest[1])
+		return "", fmt.Errorf("it needs glibc %d.%d; build it with the compilers of scripts/sysroot.sh", need[0], need[1])
 	}
 	return fmt.Sprintf("manylinux_%d_%d_%s", need[0], need[1], machine), nil
 }
 
-// startsWithoutDriver refuses a program that a machine without the NVIDIA driver cannot start:
-// one that needs its library, or in which the loader looks up NVML's functions at the start.
-func startsWithoutDriver(file *elf.File) error {
+// startsAnywhere refuses a program that a machine without the NVIDIA driver cannot start: one that
+// needs its library, or in which the loader looks up NVML's functions at the start. It also
+// refuses one with other functions that no library has: the linker has to accept NVML's, so it
+// accepts those, and the program fails when it calls them.
+func startsAnywhere(file *elf.File) error {
 	libraries, err := file.ImportedLibraries()
 	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
 		return err
@@ -64,8 +62,11 @@ func startsWithoutDriver(file *elf.File) error {
 		return err
 	}
 	for _, symbol := range imported {
-		if strings.HasPrefix(symbol.Name, "nvml") && bindsNow(file) {
+		switch isNVML := strings.HasPrefix(symbol.Name, "nvml"); {
+		case isNVML && bindsNow(file):
 			return fmt.Errorf("the loader would look up %s when the program starts; link it with -Wl,-z,lazy", symbol.Name)
+		case !isNVML && symbol.Version == "":
+			return fmt.Errorf("no library has %s: it was compiled with headers of another glibc than it was linked with", symbol.Name)
 		}
 	}
 	return nil
@@ -83,7 +84,7 @@ func bindsNow(file *elf.File) bool {
 
 // needed returns the version of glibc that a program needs. A static program needs none.
 func needed(file *elf.File) (glibc, error) {
-	need := oldest
+	need := promised
 	libraries, err := file.DynamicVersionNeeds()
 	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
 		return need, fmt.Errorf("read version needs: %w", err)

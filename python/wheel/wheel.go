@@ -27,7 +27,7 @@ type entry struct {
 	mode fs.FileMode
 }
 
-func (w *wheel) prefix() string { return "gpurun-" + w.version }
+func (w *wheel) prefix() string { return "gpurun_batch-" + w.version }
 func (w *wheel) info() string   { return w.prefix() + ".dist-info" }
 func (w *wheel) data() string   { return w.prefix() + ".data" }
 func (w *wheel) name() string   { return w.prefix() + "-" + w.tag + ".whl" }
@@ -67,8 +67,9 @@ func (w *wheel) addPackage(source, name string) error {
 	return nil
 }
 
+// metadata describes the distribution. The index has another project called gpurun.
 const metadata = `Metadata-Version: 2.4
-Name: gpurun
+Name: gpurun-batch
 Version: %s
 Summary: Run a kernel over millions of records on every GPU of the machine
 License-Expression: Apache-2.0
@@ -76,6 +77,7 @@ License-Expression: Apache-2.0
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 Classifier: Typing :: Typed
+Requires-Dist: cloudpickle
 Provides-Extra: pandas
 Requires-Dist: pandas; extra == "pandas"
 Provides-Extra: arrow

@@ -37,6 +37,9 @@ func TestPythonVersion(t *testing.T) {
 	}
 }
 
+// anyGlibc limits nothing.
+var anyGlibc = glibc{9, 0}
+
 // testProgram returns the running test, which is a Linux program.
 func testProgram(t *testing.T) string {
 	t.Helper()
@@ -50,11 +53,11 @@ func testProgram(t *testing.T) string {
 // TestArchive reads the wheel as pip does: every file is in RECORD with its size and
 // checksum, and the program can be executed.
 func TestArchive(t *testing.T) {
-	path, err := build(testProgram(t), "v1.2.3", "..", "../../SECURITY.md", t.TempDir())
+	path, err := build(testProgram(t), anyGlibc, "v1.2.3", "..", "../../SECURITY.md", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(filepath.Base(path), "gpurun-1.2.3-py3-none-manylinux_2_") {
+	if !strings.HasPrefix(filepath.Base(path), "gpurun_batch-1.2.3-py3-none-manylinux_2_") {
 		t.Error(path)
 	}
 	archive, err := zip.OpenReader(path)
@@ -74,11 +77,11 @@ func TestArchive(t *testing.T) {
 		}
 		files[file.Name] = append([]byte{}, data...)
 		executable := file.Mode()&0o111 != 0
-		if want := file.Name == "gpurun-1.2.3.data/scripts/gpurun"; executable != want {
+		if want := file.Name == "gpurun_batch-1.2.3.data/scripts/gpurun"; executable != want {
 			t.Errorf("%s: mode %s", file.Name, file.Mode())
 		}
 	}
-	rows, err := csv.NewReader(bytes.NewReader(files["gpurun-1.2.3.dist-info/RECORD"])).ReadAll()
+	rows, err := csv.NewReader(bytes.NewReader(files["gpurun_batch-1.2.3.dist-info/RECORD"])).ReadAll()
 	if err != nil || len(rows) != len(files) {
 		t.Fatalf("%d rows for %d files, %v", len(rows), len(files), err)
 	}
@@ -93,7 +96,7 @@ func TestArchive(t *testing.T) {
 			t.Errorf("RECORD is wrong about %s: %q", row[0], row)
 		}
 	}
-	for _, name := range []string{"gpurun/__init__.py", "gpurun/__init__.pyi", "gpurun/py.typed", "gpurun_runner/__init__.py", "gpurun_runner/kernel.py", "gpurun-1.2.3.dist-info/licenses/LICENSE", "gpurun-1.2.3.dist-info/licenses/SECURITY.md"} {
+	for _, name := range []string{"gpurun/__init__.py", "gpurun/__init__.pyi", "gpurun/py.typed", "gpurun_runner/__init__.py", "gpurun_runner/kernel.py", "gpurun_batch-1.2.3.dist-info/licenses/LICENSE", "gpurun_batch-1.2.3.dist-info/licenses/SECURITY.md"} {
 		if files[name] == nil {
 			t.Errorf("%s is missing", name)
 		}
@@ -136,7 +139,7 @@ func TestRunnerIsTheSame(t *testing.T) {
 func TestDeterministic(t *testing.T) {
 	var wheels [2][]byte
 	for i := range wheels {
-		path, err := build(testProgram(t), "v1.2.3", "..", "../../SECURITY.md", t.TempDir())
+		path, err := build(testProgram(t), anyGlibc, "v1.2.3", "..", "../../SECURITY.md", t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +158,7 @@ func TestUnusablePrograms(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := build(path, "v1", "..", "", t.TempDir()); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := build(path, anyGlibc, "v1", "..", "", t.TempDir()); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -175,32 +178,98 @@ func TestGlibcVersions(t *testing.T) {
 	}
 }
 
-// TestPrograms builds small programs in C that ask for NVML as gpurun does, and for it too
-// early.
+// compile builds a small program in C as Go builds gpurun: the linker accepts functions that no
+// library has.
+func compile(t *testing.T, cc, source string, flags ...string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "program.c"), source)
+	program := filepath.Join(dir, "program")
+	args := append([]string{"-O1", "-o", program, filepath.Join(dir, "program.c"), "-Wl,--unresolved-symbols=ignore-in-object-files", "-Wl,--export-dynamic", "-pthread", "-lresolv"}, flags...)
+	if out, err := exec.Command(cc, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// nvml asks for NVML as gpurun does, and for functions that moved into libc with glibc 2.34. One
+// of them has another name in the headers since then.
+const nvml = `#include <netinet/in.h>
+#include <pthread.h>
+#include <resolv.h>
+int nvmlInit_v2(void);
+static void *nothing(void *p) { return p; }
+int main(int n, char **a) {
+	pthread_t t;
+	if (n > 9) return nvmlInit_v2() + res_search("", 0, 0, 0, 0);
+	return pthread_create(&t, 0, nothing, 0) || pthread_join(t, 0);
+}`
+
+// TestPrograms builds small programs in C that ask for NVML as gpurun does, for it too early, for
+// a function that no library has, and for more than an old system offers.
 func TestPrograms(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		t.Skip("SKIPPED: no C compiler: no programs with other needs")
 	}
-	source := filepath.Join(t.TempDir(), "program.c")
-	if err := os.WriteFile(source, []byte("int nvmlInit_v2(void); int main(int n, char **a) { return n > 9 ? nvmlInit_v2() : 0; }"), 0o666); err != nil {
+	for name, test := range map[string]struct {
+		source, binding string
+		newest          glibc
+		want            string
+	}{
+		"lazy":   {nvml, "lazy", anyGlibc, ""},
+		"now":    {nvml, "now", anyGlibc, "link it with -Wl,-z,lazy"},
+		"absent": {"int res_nosearch(void); int main(int n, char **a) { return n > 9 ? res_nosearch() : 0; }", "lazy", anyGlibc, "no library has res_nosearch"},
+		"new":    {nvml, "lazy", glibc{2, 0}, "it needs glibc 2."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := compile(t, cc, test.source, "-Wl,-z,"+test.binding)
+			_, err := platform(program, test.newest)
+			if refused := err != nil; refused != (test.want != "") || refused && !strings.Contains(err.Error(), test.want) {
+				t.Error(err)
+			}
+			if runs := test.binding == "lazy"; starts(t, program) != runs {
+				t.Errorf("the program starts: %t", !runs)
+			}
+		})
+	}
+}
+
+// starts reports whether a program ends with status 0.
+func starts(t *testing.T, program []byte) bool {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for binding, want := range map[string]string{"lazy": "", "now": "link it with -Wl,-z,lazy"} {
-		program := filepath.Join(t.TempDir(), "program")
-		if out, err := exec.Command(cc, "-o", program, source, "-Wl,--unresolved-symbols=ignore-in-object-files", "-Wl,--export-dynamic", "-Wl,-z,"+binding).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		data, err := os.ReadFile(program)
+	return exec.Command(path).Run() == nil
+}
+
+// TestOldSystems builds a small program with the compilers for old systems, as far as this
+// machine has prepared them.
+func TestOldSystems(t *testing.T) {
+	tools := os.Getenv("GPURUN_TOOLS")
+	if tools == "" {
+		cache, err := os.UserCacheDir()
 		if err != nil {
-			t.Fatal(err)
+			t.Skipf("SKIPPED: %v", err)
 		}
-		_, err = platform(data)
-		if refused := err != nil; refused != (want != "") || refused && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", binding, err)
-		}
-		if err := exec.Command(program).Run(); (err == nil) != (want == "") {
-			t.Errorf("%s: the program itself: %v", binding, err)
-		}
+		tools = filepath.Join(cache, "gpurun-tools")
+	}
+	for arch, want := range map[string]string{"amd64": "manylinux_2_28_x86_64", "arm64": "manylinux_2_28_aarch64"} {
+		t.Run(arch, func(t *testing.T) {
+			cc := filepath.Join(tools, "sysroot", "bin", "gpurun-cc-"+arch)
+			if exec.Command(cc, "--version").Run() != nil {
+				t.Skipf("SKIPPED: scripts/sysroot.sh has not prepared a compiler for %s on this machine", arch)
+			}
+			tag, err := platform(compile(t, cc, nvml, "-Wl,-z,lazy"), promised)
+			if err != nil || tag != want {
+				t.Errorf("%s, %v", tag, err)
+			}
+		})
 	}
 }

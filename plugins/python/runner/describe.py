@@ -3,6 +3,7 @@
 import itertools
 import operator
 
+from gpurun_runner.clash import clash
 from gpurun_runner.devices import require_cuda_in_torch
 from gpurun_runner.failure import ResultError
 
@@ -69,6 +70,7 @@ def describe(path, frameworks, function=PROCESS):
     if settings.get("needs_gpu") and settings["imported"] == ["torch"]:
         require_cuda_in_torch()
     settings["installed"] = installed_runner() if "gpurun" in imported else ["", ""]
+    settings["clash"] = clash() if "gpurun" in imported else ""
     settings["prepare"] = "prepare" in known
     settings["setup_prepare"] = "setup_prepare" in known
     if settings["setup_prepare"] and not settings["prepare"] and "*" not in known:
@@ -244,7 +246,7 @@ def installed_runner():
     from importlib import machinery
     spec = machinery.PathFinder.find_spec("gpurun_runner")
     folders = list(spec.submodule_search_locations or []) if spec is not None else []
-    return [folders[0], installed("gpurun")] if folders else ["", ""]
+    return [folders[0], installed("gpurun-batch")] if folders else ["", ""]
 
 
 def installed(name):
