@@ -24,6 +24,7 @@ func main() {
 func Main() int {
 	_ = proc.BecomeSubreaper() // adopt the orphans of killed workers
 	proc.SurviveClosedStderr()
+	proc.StopWithParent()
 	root := newRoot()
 	root.SetArgs(joinDurations(os.Args[1:]))
 	cmd, err := root.ExecuteC()

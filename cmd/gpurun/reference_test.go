@@ -32,6 +32,7 @@ func TestReference(t *testing.T) {
 	for name, write := range map[string]func(*testing.T, *bytes.Buffer){
 		"commands.md": referCommands, "exit-codes.md": referExits, "events.md": referEvents, "job-settings.md": referSettings,
 		"metrics.md": referMetrics, "messages.md": referMessages, "../../internal/explain/topics.md": referTopics,
+		"../../python/gpurun/_settings.py": referPython,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var page bytes.Buffer
@@ -204,4 +205,39 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 	if rows < 20 {
 		t.Errorf("only %d metrics in %s", rows, answer.Body)
 	}
+}
+
+// notInPython are the settings of run that the Python package has under another name, or sets itself.
+var notInPython = []string{"kernel", "kernel-config", "step", "step-config", "output", "job-file", "json-events", "quiet", "shard", "merge"}
+
+// referPython writes the settings as keywords of Python functions.
+func referPython(t *testing.T, b *bytes.Buffer) {
+	b.WriteString("\"\"\"The settings of a job. Generated from the program: go test ./cmd/gpurun -run TestReference -update\"\"\"\n\n" +
+		"from os import PathLike\nfrom typing import Literal, Sequence, TypedDict, Union\n\n\nclass Settings(TypedDict, total=False):\n")
+	for _, s := range jobSettings {
+		if s.Place != spec.OnlyInFile && !slices.Contains(notInPython, s.Name) {
+			fmt.Fprintf(b, "    %s: %s\n    %q\n", strings.ReplaceAll(s.Name, "-", "_"), pythonType(s), s.Help)
+		}
+	}
+}
+
+// pythonType returns the type of a setting's values in Python.
+func pythonType(s spec.Setting) string {
+	words := fmt.Sprintf("%q", s.Words)
+	literal := "Literal" + strings.ReplaceAll(words, `" "`, `", "`)
+	kind := map[spec.Kind]string{
+		spec.Bool: "bool", spec.Int: "int", spec.Duration: "str", spec.Size: "Union[int, str]",
+		spec.List: "Union[str, Sequence[str]]", spec.Repeated: "Union[str, Sequence[str]]",
+	}[s.Kind]
+	switch {
+	case s.Only && s.Kind == spec.Text:
+		return literal
+	case len(s.Words) > 0 && kind != "":
+		return "Union[" + kind + ", " + literal + "]"
+	case kind == "" && s.Path != nil:
+		return "Union[str, PathLike[str]]"
+	case kind == "":
+		return "str"
+	}
+	return kind
 }

@@ -50,7 +50,7 @@ func newRoot() *cobra.Command {
 		}
 		return code.New("%s%s; see %s", flagMessage(err), similarFlag(cmd, err), helpOf(cmd))
 	})
-	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newManual(), newStatus(), newWarm(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
+	root.AddCommand(newRun(), newPlan(), newTry(), newRetry(), newReport(), newExplain(), newManual(), newStatus(), newWarm(), newCache(), newServe(), newSubmit(), newGPUs(), newPlugin(), newVersion(), newGenerate())
 	for _, s := range steerings {
 		root.AddCommand(newSteering(s))
 	}

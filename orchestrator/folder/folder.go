@@ -204,6 +204,9 @@ func damagedFolder(err error) error {
 	return fault.JobDamaged.New("the job folder is damaged: %w", err)
 }
 
+// functionsDir holds the kernels that the Python package writes before it starts a job.
+const functionsDir = "functions"
+
 // Begin clears the folder of an earlier job and prepares it for a new one.
 func (f *Folder) Begin() error {
 	entries, err := os.ReadDir(f.Path)
@@ -211,7 +214,7 @@ func (f *Folder) Begin() error {
 		return fault.JobFiles.Of(spec.KindOfDisk(err), "read job folder: %w", err)
 	}
 	for _, entry := range entries {
-		if entry.Name() == lockFile {
+		if name := entry.Name(); name == lockFile || name == functionsDir {
 			continue
 		}
 		if err := os.RemoveAll(f.Join(entry.Name())); err != nil {

@@ -30,7 +30,7 @@ var sources embed.FS
 
 // modules are the runner's modules, each after those that it imports. A template has further ones.
 var (
-	modules         = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "clash", "describe", "ahead", "signals", "sources", "imports", "handover", "concurrent", "isolate", "kernel", "prepare"}
+	modules         = []string{"api", "failure", "wire", "fields", "record", "batch", "encode", "columns", "reply", "chain", "devices", "clash", "describe", "ahead", "signals", "sources", "imports", "handover", "concurrent", "isolate", "function", "kernel", "prepare"}
 	templateModules = append(slices.Clone(modules), "safety", "template", "warm")
 )
 

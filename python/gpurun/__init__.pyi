@@ -1,12 +1,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Callable, Literal, Optional, Union, overload
+from typing import Any, Callable, Literal, Optional, TypeVar, Union, overload
+
+from typing_extensions import Unpack
+
+from gpurun._settings import Settings
 
 _Path = Union[str, PathLike[str]]
 _Line = Union[Mapping[str, Any], str, bytes]
 _Table = Any  # a DataFrame of pandas or polars, or a table of pyarrow
 _Kernel = Union[_Path, Callable[..., Any], type]
+_Data = Union[_Path, Sequence[_Path], Iterable[_Line], _Table]
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 class Record(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any: ...
@@ -67,10 +73,15 @@ def run_kernel(
     nan: Literal["null", "error"] = ...,
 ) -> list[dict[str, Any]]: ...
 
-class Result:
+class Result(Iterable[dict[str, Any]]):
     report: dict[str, Any]
     output: str
     exit_code: int
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
+    def failures(self) -> Iterator[dict[str, Any]]: ...
+    def to_arrow(self) -> Any: ...
+    def to_pandas(self) -> Any: ...
+    def to_dataset(self) -> Any: ...
     @property
     def succeeded(self) -> int: ...
     @property
@@ -79,8 +90,11 @@ class Result:
     def dropped(self) -> int: ...
     def records(self) -> Iterator[dict[str, Any]]: ...
 
+class CannotTravel(TypeError): ...
+
 class JobError(Exception):
     exit_code: int
+    code: str
     result: Optional[Result]
 
 class UsageError(JobError): ...
@@ -101,6 +115,47 @@ class Job(Iterator[dict[str, Any]]):
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None: ...
 
+@overload
+def kernel(function: _F) -> _F: ...
+@overload
+def kernel(
+    function: None = ...,
+    *,
+    setup: Callable[..., Any] = ...,
+    setup_prepare: Callable[..., Any] = ...,
+    prepare: Callable[..., Any] = ...,
+    trim: Callable[..., Any] = ...,
+    close: Callable[..., Any] = ...,
+    batch_size: int = ...,
+    group_by: str = ...,
+    needs_gpu: bool = ...,
+    min_memory_mb: int = ...,
+    max_workers: int = ...,
+    concurrency: int = ...,
+    inputs: Union[Sequence[str], Mapping[str, str]] = ...,
+    requires: Sequence[str] = ...,
+    fork: bool = ...,
+) -> Callable[[_F], _F]: ...
+def map(
+    function: Union[_Kernel, Sequence[_Kernel]],
+    data: _Data,
+    *,
+    output: Optional[_Path] = ...,
+    config: Any = ...,
+    identity: Optional[str] = ...,
+    progress: Optional[bool] = ...,
+    allow_failed: bool = ...,
+    **settings: Unpack[Settings],
+) -> Result: ...
+def retry(
+    result: Union[Result, _Path],
+    function: Union[_Kernel, Sequence[_Kernel], None] = ...,
+    *,
+    progress: Optional[bool] = ...,
+    allow_failed: bool = ...,
+    **settings: Unpack[Settings],
+) -> Result: ...
+def report(result: Union[Result, _Path]) -> dict[str, Any]: ...
 def binary() -> str: ...
 def run(
     kernel: Union[_Path, Sequence[_Path]],

@@ -1,7 +1,6 @@
 """Run a job with the gpurun program."""
 
 import collections
-import gzip
 import json
 import os
 import re
@@ -15,19 +14,30 @@ import threading
 import weakref
 
 from gpurun_runner.clash import clash, repair
-from gpurun import _records
+
+from gpurun import _data
 from gpurun._progress import progress_of
+from gpurun._result import Result
 
 
 class JobError(Exception):
-    """A job did not finish. exit_code is that of the program."""
+    """A job did not finish. exit_code is that of the program; code, if it is not "", is what
+    gpurun explain describes."""
 
     exit_code = 1
+    code = ""
 
     def __init__(self, message, exit_code=None, result=None):
         super().__init__(message)
         self.exit_code = self.exit_code if exit_code is None else exit_code
         self.result = result
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception in a worker."""
+
+    def __str__(self):
+        return "\n" + self.args[0]
 
 
 class UsageError(JobError):
@@ -77,6 +87,9 @@ ERRORS = {error.exit_code: error for error in (UsageError, RecordsFailed, NoDevi
 ERRORS[143] = Interrupted
 
 
+PARENT = "GPURUN_PARENT"  # whose end stops the program
+
+
 def binary():
     """The path of the gpurun program: the one installed with this package, else the one in
     PATH."""
@@ -106,7 +119,12 @@ def run(kernel, input, output=None, *, progress=None, allow_failed=False, **opti
     A job that ends with another status than 0 raises a JobError; with allow_failed, failed
     records are no error. progress shows a bar: by default on terminals and in notebooks.
     """
-    with start(kernel, input, output, **options) as job:
+    return follow(start(kernel, input, output, **options), progress, allow_failed)
+
+
+def follow(job, progress, allow_failed):
+    """Show the progress of a job and return its result."""
+    with job:
         bar = progress_of(progress)
         try:
             for event in job:
@@ -122,38 +140,50 @@ def run(kernel, input, output=None, *, progress=None, allow_failed=False, **opti
 
 def start(kernel, input, output=None, **options):
     """Start a job. The returned Job is an iterator of its events."""
-    return Job(kernel, input, output, options)
+    temporary = None
+    if output is None:
+        temporary = _Folder()
+        output = os.path.join(temporary.path, "out.jsonl")
+    source = input if hasattr(input, "arguments") else _data.source(input)
+    flags = [*_kernel_flags(kernel), *_flags({**source.settings, **options}), "-o", os.fspath(output)]
+    return Job(["run", *flags, "--", *source.arguments], os.fspath(output), source.write, temporary)
+
+
+def retry(kernel, output, *, progress=None, allow_failed=False, **options):
+    """Run gpurun retry, with another kernel unless it is None."""
+    flags = [*([] if kernel is None else _kernel_flags(kernel)), *_flags(options)]
+    return follow(Job(["retry", *flags, "--", output], output), progress, allow_failed)
+
+
+def query(*arguments):
+    """What a command of the program prints as JSON."""
+    done = subprocess.run([binary(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise ERRORS.get(done.returncode, JobError)(done.stderr.decode("utf-8", "replace").strip().replace("gpurun: ", "", 1), done.returncode)
+    return json.loads(done.stdout)
 
 
 class Job:
     """A running job: an iterator of its events, each a dict with the member "event".
     Leaving its with block stops a job that has not finished."""
 
-    def __init__(self, kernel, input, output, options):
-        self._temporary = None
-        if output is None:
-            self._temporary = _Folder()
-            output = os.path.join(self._temporary.path, "out.jsonl")
-        self.output = os.fspath(output)
-        paths = _records.paths(input)
-        streamed = paths is None
-        command = [binary(), "run", *_kernel_flags(kernel), *_flags(options), "--json-events", "-o", self.output,
-                   "--", *(["-"] if streamed else paths)]
+    def __init__(self, arguments, output, write=None, temporary=None):
+        self.output, self._temporary = output, temporary
+        command = [binary(), arguments[0], "--json-events", *arguments[1:]]
         # In a session of its own, the program does not see the terminal's ^C: stop passes it on once.
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE if streamed else subprocess.DEVNULL,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL if write is None else subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.PIPE, start_new_session=True, env={**os.environ, PARENT: str(os.getpid())})
         self._report, self._error, self._feed_error = None, None, None
         self._words = collections.deque(maxlen=20)  # what it printed besides events
         self._feeder = None
-        if streamed:
-            self._feeder = threading.Thread(target=self._feed, args=(input,), daemon=True)
+        if write is not None:
+            self._feeder = threading.Thread(target=self._feed, args=(write,), daemon=True)
             self._feeder.start()
 
-    def _feed(self, records):
+    def _feed(self, write):
         try:
             with self._process.stdin as stdin:
-                for line in _records.lines(records):
-                    stdin.write(line + b"\n")
+                write(stdin)
         except BrokenPipeError:
             pass  # the job ended, and says why
         except BaseException as error:
@@ -192,15 +222,16 @@ class Job:
         result = Result(self._report or {}, self.output, code, self._temporary)
         if code == 0 or code == RecordsFailed.exit_code and allow_failed:
             return result
-        kind = ERRORS.get(code, JobError)
-        raise kind(self._message(result, code), code, result)
+        error = ERRORS.get(code, JobError)(self._message(result, code), code, result)
+        error.code = (self._error or {}).get("code", "")
+        trace = (result.report.get("stop") or {}).get("detail")
+        raise error from (RemoteTraceback(trace) if trace else None)
 
     def _message(self, result, code):
         if self._error is not None:
             return _named(self._error["message"])
         if code == RecordsFailed.exit_code:
-            return "%d of %d records failed%s; they are in the output, marked with \"_error\"" % (
-                result.failed, result.report.get("in", 0), _most_frequent(result.report))
+            return failed_message(result)
         return "\n".join(self._words) or "gpurun ended with exit status %d" % code
 
     def __enter__(self):
@@ -220,43 +251,6 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-class Result:
-    """The result of a job."""
-
-    def __init__(self, report, output, exit_code, temporary=None):
-        self.report, self.output, self.exit_code = report, output, exit_code
-        self._temporary = temporary  # removed with the result
-
-    @property
-    def succeeded(self):
-        return self.report.get("succeeded", 0)
-
-    @property
-    def failed(self):
-        return self.report.get("failed", 0)
-
-    @property
-    def dropped(self):
-        return self.report.get("dropped", 0)
-
-    def records(self):
-        """The records of the output, in order."""
-        for path in self._files():
-            if path.endswith((".zst", ".parquet", ".pq")):
-                raise ValueError("records() reads JSON lines, plain or gzip: read %s with pandas, polars or DuckDB" % path)
-            with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-                for line in file:
-                    yield json.loads(line)
-
-    def _files(self):
-        if not os.path.isdir(self.output):
-            return [self.output]
-        return [os.path.join(self.output, name) for name in sorted(os.listdir(self.output)) if name.startswith("part-")]
-
-    def __repr__(self):
-        return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
-
-
 def _named(message):
     """The message about a flag that does not exist, with the names that Python's options have."""
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
@@ -264,6 +258,11 @@ def _named(message):
         return message
     name, near = ((text or "").replace("-", "_") for text in unknown.groups())
     return "there is no option %s=%s; gpurun run --help-all lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
+
+
+def failed_message(result):
+    return "%d of %d records failed%s; they are in the output, marked with \"_error\"" % (
+        result.failed, result.report.get("in", 0), _most_frequent(result.report))
 
 
 def _most_frequent(report):

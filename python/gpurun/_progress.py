@@ -1,21 +1,22 @@
-"""A progress bar on a terminal or in a notebook."""
+"""Progress of a job on a terminal or in a notebook: a bar for each device, and one for all."""
 
 import html
 import sys
 import time
 
 WIDTH = 30
+WORDS = {"importing": "importing", "loading": "loading the model", "first_batch": "first batch", "done": "computing"}
 
 
 def progress_of(wanted):
-    """The bar for gpurun.run. None means: where it can be seen."""
+    """The display of a job. None means: where it can be seen."""
     if wanted is False:
-        return Bar()
+        return Progress()
     if in_notebook():
-        return NotebookBar()
+        return NotebookProgress()
     if wanted or sys.stderr is not None and sys.stderr.isatty():
-        return TerminalBar()
-    return Bar()
+        return TerminalProgress()
+    return Progress()
 
 
 def in_notebook():
@@ -24,41 +25,71 @@ def in_notebook():
     return shell is not None and hasattr(shell, "kernel")
 
 
-class Bar:
+class Device:
+    """What the workers of a device do."""
+
+    def __init__(self):
+        self.phases, self.records = {}, 0  # phases: of each slot
+
+    def text(self):
+        counts = {}
+        for phase in self.phases.values():
+            counts[WORDS.get(phase, phase)] = counts.get(WORDS.get(phase, phase), 0) + 1
+        if len(self.phases) == 1:
+            return next(iter(counts))
+        return ", ".join("%d %s" % (count, word) for word, count in counts.items()) or "no worker"
+
+
+class Progress:
     """Follows the events of a job; shows nothing."""
 
     interval = 0.2
 
     def __init__(self):
         self.done, self.total, self.failed, self.first = 0, -1, 0, None
-        self.due = 0.0
+        self.devices, self.notice, self.due = {}, "", 0.0
 
     def update(self, event):
-        counts = event.get("job") if event["event"] in ("progress", "chunk_done", "started") else None
-        if event["event"] == "finished":
+        kind, last = event["event"], event["event"] == "finished"
+        if "device" in event and "slot" in event:
+            self.follow(kind, event)
+        counts = event.get("job")
+        if last:
             counts = {"records": event["report"]["in"] - event["report"]["pending"], "failed": event["report"]["failed"]}
             self.total = event["report"]["in"]
-        if not isinstance(counts, dict):
-            return
-        self.done, self.failed = counts.get("records", self.done), counts.get("failed", self.failed)
-        self.total = event.get("total", self.total)
+        if isinstance(counts, dict):
+            self.done, self.failed = counts.get("records", self.done), counts.get("failed", self.failed)
+            self.total = event.get("total", self.total)
         now = time.monotonic()
-        if self.first is None:
+        if kind in ("progress", "chunk_done") and self.first is None:
             self.first = now, self.done
-        if now >= self.due or event["event"] == "finished":
+        if (now >= self.due and self.devices) or last:
             self.due = now + self.interval
             self.show()
 
+    def follow(self, kind, event):
+        """Follow one worker."""
+        device = self.devices.setdefault(event["device"].partition(" #")[0], Device())
+        if kind == "worker_phase":
+            device.phases[event["slot"]] = event["phase"]
+        elif kind in ("worker_left", "worker_lost"):
+            device.phases.pop(event["slot"], None)
+        elif kind == "chunk_done":
+            device.records += event["counts"]["records"]
+
     def text(self):
-        """The numbers next to the bar."""
-        began, before = self.first
-        seconds = time.monotonic() - began
+        """The numbers next to the bar of the job."""
         parts = ["{:,}".format(self.done) + ("/{:,}".format(self.total) if self.total >= 0 else "")]
-        if seconds > 0 and self.done > before:
-            rate = (self.done - before) / seconds
-            parts.append("{:,.0f}/s".format(rate))
-            if self.total > self.done:
-                parts.append("ETA {:.0f}s".format((self.total - self.done) / rate))
+        if self.first is not None:
+            began, before = self.first
+            seconds = time.monotonic() - began
+            if seconds > 0 and self.done > before:
+                rate = (self.done - before) / seconds
+                parts.append("{:,.0f}/s".format(rate))
+                if self.total > self.done:
+                    parts.append("ETA {:.0f}s".format((self.total - self.done) / rate))
+        elif self.devices:
+            parts.append(next(iter(self.devices.values())).text())
         if self.failed:
             parts.append("{:,} failed".format(self.failed))
         return "  ".join(parts)
@@ -73,7 +104,7 @@ class Bar:
         pass
 
 
-class TerminalBar(Bar):
+class TerminalProgress(Progress):
 
     shown = False
 
@@ -88,8 +119,10 @@ class TerminalBar(Bar):
             sys.stderr.write("\n")
 
 
-class NotebookBar(Bar):
+class NotebookProgress(Progress):
+    """HTML that front ends refresh in place, without widgets."""
 
+    interval = 0.5
     handle = None
 
     def show(self):
@@ -100,7 +133,13 @@ class NotebookBar(Bar):
             self.handle.update(self)
 
     def _repr_html_(self):
-        return "<progress value=%.3f max=1 style='width:20em'></progress> %s" % (self.share(), html.escape(self.text()))
+        computed = max(1, sum(device.records for device in self.devices.values()))
+        rows = [("all", self.share(), self.text())]
+        for name, device in self.devices.items():
+            rows.append((name, device.records / computed, "{:,}  {}".format(device.records, device.text())))
+        cells = "".join("<tr><td style='text-align:left'>%s</td><td><progress value=%.3f max=1 style='width:20em'></progress></td>"
+                        "<td style='text-align:left'>%s</td></tr>" % (html.escape(name), share, html.escape(text)) for name, share, text in rows)
+        return "<table>%s</table>" % cells
 
     def __repr__(self):
         return "%3.0f%%  %s" % (100 * self.share(), self.text())

@@ -23,3 +23,14 @@ def check() -> None:
     with gpurun.start("embed.py", lines) as job:
         for event in job:
             print(event["event"])
+
+
+@gpurun.kernel(batch_size=64, needs_gpu=False)
+def decorated(batch: gpurun.Batch) -> dict[str, Any]:
+    return process(batch)
+
+
+def check_map() -> None:
+    result = gpurun.map(decorated, [{"id": 1, "text": "a"}], output="out.parquet", gpus="0,1", workers_per_gpu="auto", keep=["id"])
+    again: gpurun.Result = gpurun.retry(result, process, timeout="5m")
+    print([record["id"] for record in again], gpurun.report(again)["state"], result.to_arrow())

@@ -51,7 +51,7 @@ def count(**figures):
 for kind in (Retry, Fail):
     kind.__module__ = "gpurun"
 
-__all__ = ["Retry", "Fail", "count"]
+__all__ = ["Retry", "Fail", "count", "kernel"]
 
 
 def __getattr__(name):
@@ -59,4 +59,30 @@ def __getattr__(name):
     import sys
     if name in ("Batch", "Record"):
         return getattr(sys.modules["gpurun_runner.batch"], name)
-    raise AttributeError("a kernel has no gpurun.%s: it can use Batch, Record, Retry, Fail and count" % name)
+    raise AttributeError("a kernel has no gpurun.%s: it can use Batch, Record, Retry, Fail, count and kernel" % name)
+
+
+def kernel(function=None, **settings):
+    """Give a function or a class the settings that a kernel file can have.
+
+        @gpurun.kernel(batch_size=64, setup=load_model, needs_gpu=True)
+        def embed(batch): ...
+
+    setup, setup_prepare, prepare, trim and close are functions; the manual's page on Python kernels
+    describes them and the other settings.
+    """
+    from gpurun_runner.describe import OTHERS, SETTINGS
+    for name, value in settings.items():
+        if name in OTHERS:
+            if not callable(value):
+                raise TypeError("%s must be a function, not %r" % (name, value))
+        elif name not in SETTINGS:
+            raise TypeError("gpurun.kernel has no setting %s; it has %s" % (name, ", ".join([*OTHERS, *SETTINGS])))
+        elif not SETTINGS[name][1](value):
+            raise TypeError("%s must be %s, not %r" % (name, SETTINGS[name][0], value))
+
+    def mark(one):
+        one.__gpurun_settings__ = settings
+        return one
+
+    return mark if function is None else mark(function)

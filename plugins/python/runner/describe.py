@@ -75,13 +75,16 @@ def describe(path, frameworks, function=PROCESS):
     settings["setup_prepare"] = "setup_prepare" in known
     if settings["setup_prepare"] and not settings["prepare"] and "*" not in known:
         raise ResultError("the file defines setup_prepare(ctx) but no prepare(batch) function")
-    settings["async"] = concurrent
+    described = known.get("_described") if isinstance(known.get("_described"), dict) else None  # by gpurun.map
+    settings["async"] = concurrent = described["async"] if described else concurrent
     if concurrent:
         check_concurrent(settings, known)
     elif "concurrency" in settings:
         raise ResultError("concurrency = %d needs async def process(record), but process is not async" % settings["concurrency"])
     settings["inputs"] = [] if concurrent else list(dict.fromkeys(itertools.chain(settings.get("inputs", ()), fields_read(ast, tree, function))))
     settings["only_inputs"] = not concurrent and reads_nothing_else(ast, tree, function)
+    if described:
+        settings["inputs"], settings["only_inputs"] = list(dict.fromkeys(settings["inputs"] + described["inputs"])), described["only_inputs"]
     return settings
 
 

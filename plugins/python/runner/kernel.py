@@ -161,6 +161,8 @@ class Step:
         if isinstance(self.process, type) and setup_name == "setup":
             self.instance = make(self.process, self.context)
             self.process = self.instance.__call__
+            if callable(getattr(self.instance, "setup", None)):
+                call("setup", self.instance.setup, *([self.context] if takes_argument(self.instance.setup) else []), loop=self.loop)
         if self.context.gpu is not None and setup_name == "setup" and getattr(self.module, "needs_gpu", False) is True:
             require_gpu()
         self.prepare = self.function("prepare")

@@ -1,0 +1,208 @@
+"""gpurun.map: a function over data, on every GPU of the machine."""
+
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+import time
+
+from gpurun import _data, _identity, _job
+from gpurun._function import FOLDER, Function
+from gpurun._job import Conflict, JobError, _Folder
+from gpurun._result import Result
+
+
+def map(function, data, *, output=None, config=None, identity=None, progress=None, allow_failed=False, **settings):
+    """Run a function over data, on every GPU of the machine, and return the result.
+
+    function is a function or a class, from a cell or a module: gpurun calls it with each batch, and returns
+    what it returns next to each record. A class is constructed once per worker; its __init__ may take ctx,
+    which has ctx.device. async def functions get single records. It may also be the path of a kernel file, or
+    a list of any of these: a chain. gpurun.kernel sets batch_size, setup and the like.
+
+    data is a Dataset, a DataFrame, an Arrow table, a list or generator of dicts, or the path or paths of files.
+
+    output is the file to write: .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .arrow. Without one, results are kept in a
+    cache (gpurun cache list). Call it again with the same function and data: a job that was interrupted resumes, a
+    finished one returns its result. identity= replaces how gpurun tells whether the function is the same.
+
+    config is ctx.config, and the arguments of a class. All other arguments are settings of gpurun run: gpus="0,1",
+    batch_size=64, accept_changes="kernel".
+    """
+    if config is not None:
+        settings["config"] = config
+    source = _data.source(data)
+    chain = function if isinstance(function, (list, tuple)) else [function]
+    functions = [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
+    check_interpreter(settings.get("python"))
+    temporary = None
+    if output is None:
+        output, temporary = cached(functions, source, settings)
+    output = os.fspath(output)
+    folder = job_folder(output, settings.get("work_dir"))
+    streamed = Streamed(folder, functions, source, settings)
+    if streamed.is_done(output):
+        return finished(output, allow_failed)
+    saved = [one if isinstance(one, (str, os.PathLike)) else one.save(folder) for one in functions]
+    kernel = saved if isinstance(function, (list, tuple)) else saved[0]
+    try:
+        result = attempt(lambda: _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **settings))
+    except JobError as error:
+        explain_change(error, folder, functions)
+        raise
+    streamed.save()
+    result._temporary = temporary
+    return result
+
+
+class Streamed:
+    """Remembers which data a finished job has read from this process: a stream itself is gone."""
+
+    def __init__(self, folder, functions, source, settings):
+        self.path = os.path.join(folder, FOLDER, "streamed")
+        self.functions, self.source, self.settings = functions, source, settings
+
+    def is_done(self, output):
+        """Whether a job has finished with the same function, data and settings."""
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                before = file.read()
+        except OSError:
+            return False
+        sum = self.source.sum() if self.source.write is not None else None
+        return sum is not None and os.path.exists(output) and before == key(self.functions, sum, self.settings)
+
+    def save(self):
+        sum = getattr(self.source, "written", None)
+        if sum is not None:
+            with open(self.path, "w", encoding="utf-8") as file:
+                file.write(key(self.functions, sum, self.settings))
+
+
+def finished(output, allow_failed):
+    """The result of a finished job."""
+    about = report(output)
+    result = Result(about["report"], output, 3 if about["report"].get("failed") else 0)
+    if result.failed and not allow_failed:
+        raise _job.RecordsFailed(_job.failed_message(result), 3, result)
+    return result
+
+
+def key(functions, sum, settings):
+    """What stands for functions, data and settings together."""
+    about = [one.digest if isinstance(one, Function) else os.path.abspath(one) for one in functions]
+    return hashlib.sha256(repr([about, sum, sorted((name, repr(value)) for name, value in settings.items())]).encode()).hexdigest()
+
+
+def job_folder(output, work_dir=None):
+    """The folder that the functions of a job are in."""
+    beside = os.path.abspath(output) + ".gpurun"
+    return os.path.join(os.path.abspath(work_dir), os.path.basename(beside)) if work_dir else beside
+
+
+BUSY = 30.0  # seconds to wait for a job that is ending
+
+
+def attempt(run):
+    """Run a job. If its folder is in use, the job of an earlier kernel process may still be ending: wait for it."""
+    end = time.monotonic() + BUSY
+    while True:
+        try:
+            return run()
+        except Conflict as error:
+            if error.code != "job-running" or time.monotonic() > end:
+                raise
+        time.sleep(0.5)
+
+
+def explain_change(error, folder, functions):
+    """Add to an error about a changed kernel what has changed in the functions."""
+    if error.exit_code not in (2, 6):
+        return
+    now = [one for one in functions if isinstance(one, Function)]
+    digests = {one.digest[:16] for one in now}
+    try:
+        used = [os.path.basename(os.path.dirname(file["path"])) for file in load(os.path.join(folder, "job.json"))["kernel"]["files"]]
+        before = [load(os.path.join(folder, FOLDER, name, "identity.json")) for name in used if name not in digests]
+    except (OSError, ValueError, KeyError):
+        return
+    changed = [one for one in now if one.digest[:16] not in used]
+    lines = [line for old, new in zip(before, changed) for line in _identity.differences(old, new.tree)]
+    if lines:
+        error.args = ("%s\nSince that job, the function has changed:\n  %s" % (error.args[0], "\n  ".join(lines)),)
+
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def check_interpreter(python):
+    """Refuse an interpreter that cannot load the functions: pickles hold code of one version of Python."""
+    if python is None or os.path.realpath(python) == os.path.realpath(sys.executable):
+        return
+    probe = "import sys; print('%d.%d' % sys.version_info[:2]); import cloudpickle"
+    found = subprocess.run([python, "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    version, ours = found.stdout.strip(), "%d.%d" % sys.version_info[:2]
+    if version and version != ours:
+        raise _job.UsageError("python=%s is Python %s, but this is %s: a function travels only between equal versions; save it in a file and "
+                              "pass its path instead" % (python, version, ours))
+    if found.returncode != 0:
+        raise _job.UsageError("python=%s cannot load a function: %s" % (python, (found.stderr.strip().splitlines() or ["it does not run"])[-1]))
+
+
+def cache_folder():
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "gpurun", "map")
+
+
+def cached(functions, source, settings):
+    """The output of a map without one: in the cache, under a name that stands for function and data; or, for
+    data that cannot be read twice, in a temporary folder."""
+    name = "out.parquet" if source.tabular and _data.has_pyarrow() else "out.jsonl"
+    sum = source.sum()
+    if sum is None:
+        temporary = _Folder()
+        return os.path.join(temporary.path, name), temporary
+    folder = os.path.join(cache_folder(), key(functions, sum, settings)[:24])
+    if not os.path.isdir(folder):
+        _job.query("cache", "clean", "--json", "--unused-for=720h", "--max-bytes=20GiB")
+        os.makedirs(folder, 0o700, exist_ok=True)
+    os.utime(folder)  # in use
+    return os.path.join(folder, name), None
+
+
+def _with_settings(function):
+    """Let completion in notebooks offer the settings, too."""
+    from gpurun._settings import Settings
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    others = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+              for name, kind in Settings.__annotations__.items() if name not in signature.parameters]
+    function.__signature__ = signature.replace(parameters=[*own, *others])
+
+
+def retry(result, function=None, *, progress=None, allow_failed=False, **settings):
+    """Compute the failed records of a finished job again, with the same function or with a corrected one, and
+    return the new result. result is that of gpurun.map, or the path of its output."""
+    output = result.output if isinstance(result, Result) else os.fspath(result)
+    kernel = None
+    if function is not None:
+        chain = function if isinstance(function, (list, tuple)) else [function]
+        saved = [one if isinstance(one, (str, os.PathLike)) else Function(one).save(job_folder(output, settings.get("work_dir"))) for one in chain]
+        kernel = saved if isinstance(function, (list, tuple)) else saved[0]
+    again = attempt(lambda: _job.retry(kernel, output, progress=progress, allow_failed=allow_failed, **settings))
+    again._temporary = getattr(result, "_temporary", None)
+    return again
+
+
+def report(result):
+    """The report of a job, as gpurun report --json prints it. result is a result, or the path of an output."""
+    output = result.output if isinstance(result, Result) else os.fspath(result)
+    return _job.query("report", "--json", output)
+
+
+for _function in (map, retry):
+    _with_settings(_function)

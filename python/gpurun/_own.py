@@ -1,0 +1,136 @@
+"""Which modules are the user's own, and which belong to Python or to an installed package."""
+
+import functools
+import hashlib
+import inspect
+import os
+import sys
+import types
+
+from gpurun_runner.sources import installed
+
+LIBRARY = tuple(os.path.dirname(path) + os.sep for path in (os.__file__, os.path.realpath(os.__file__)))
+
+
+def is_own(module):
+    """Whether a module is the user's: it comes from a file that is not installed, or from a notebook."""
+    path = getattr(module, "__file__", None)
+    if module.__name__ == "__main__":
+        return True
+    return isinstance(path, str) and not installed(path) and not os.path.abspath(path).startswith(LIBRARY)
+
+
+def home(function):
+    """The module in which a function was written; None if it no longer exists."""
+    return sys.modules.get(function.__globals__.get("__name__"))
+
+
+def by_value(value):
+    """Whether a function or class travels by value: workers cannot import it."""
+    if value.__module__ == "__main__" or "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__:
+        return True
+    found = sys.modules.get(value.__module__)
+    for name in value.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is not value
+
+
+def library(name):
+    """What is known about an installed module: its name, and the version of its package."""
+    top = name.partition(".")[0]
+    return {"module": name, "version": version(top)}
+
+
+@functools.lru_cache(None)
+def version(package):
+    from importlib import metadata
+    if package in getattr(sys, "stdlib_module_names", ()) or package in sys.builtin_module_names:
+        return "Python %d.%d" % sys.version_info[:2]
+    for name in distributions().get(package, [package]):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return str(getattr(sys.modules.get(package), "__version__", "Python %d.%d" % sys.version_info[:2]))
+
+
+@functools.lru_cache(None)
+def distributions():
+    """The installed distributions that provide each top-level module."""
+    from importlib import metadata
+    if hasattr(metadata, "packages_distributions"):
+        return metadata.packages_distributions()
+    return {}
+
+
+def file_sum(module):
+    with open(module.__file__, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def reached(module):
+    """A module and the own modules that it uses, directly or through others, by name."""
+    found, todo = {}, [module]
+    while todo:
+        one = todo.pop()
+        if one.__name__ in found or one.__name__ == "__main__" or not is_own(one):
+            continue
+        found[one.__name__] = one
+        package = one.__name__.rpartition(".")[0]
+        if package in sys.modules:
+            todo.append(sys.modules[package])
+        for value in list(vars(one).values()):
+            used = value if isinstance(value, types.ModuleType) else sys.modules.get(getattr(value, "__module__", None) or "")
+            if isinstance(used, types.ModuleType):
+                todo.append(used)
+    return [found[name] for name in sorted(found)]
+
+
+def edited(module):
+    """What in a module differs from its file, which workers import; None if nothing does."""
+    from gpurun._identity import normalized
+    import ast
+    try:
+        with open(module.__file__, "rb") as file:
+            data = file.read()
+        tree = compile(data, module.__file__, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        code = compile(tree, module.__file__, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError):
+        return "its file"
+    written = dict(_named_codes(code, ""))
+    for name, function in _functions(module):
+        if name not in written or normalized(written[name]) != normalized(function.__code__):
+            return name
+    for name, value in _constants(ast, tree):
+        if vars(module).get(name, value) != value:
+            return name
+    return None
+
+
+def _named_codes(code, prefix):
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield prefix + part.co_name, part
+            yield from _named_codes(part, prefix + part.co_name + ".")
+
+
+def _functions(module):
+    """The functions that a module's file defines, with their names, those of classes included."""
+    for owner in [module, *(one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__)]:
+        for value in list(vars(owner).values()):
+            value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+            value = inspect.unwrap(value) if isinstance(value, types.FunctionType) else None
+            if isinstance(value, types.FunctionType) and value.__module__ == module.__name__ and value.__code__.co_filename == module.__file__ \
+                    and "<" not in value.__qualname__ and value.__name__ == value.__code__.co_name:
+                yield value.__qualname__, value
+
+
+def _constants(ast, tree):
+    """The names that a file binds once, to a literal."""
+    bound = [target.id for node in ast.walk(tree) for target in ([node] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else [])]
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and bound.count(node.targets[0].id) == 1:
+            try:
+                yield node.targets[0].id, ast.literal_eval(node.value)
+            except (ValueError, TypeError):
+                continue

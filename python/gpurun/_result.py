@@ -1,0 +1,105 @@
+"""The result of a job."""
+
+import gzip
+import json
+import os
+
+TABLES = (".parquet", ".pq")
+ARROW = (".arrow", ".feather")
+
+
+class Result:
+    """The result of a job: iterate over it for its records."""
+
+    def __init__(self, report, output, exit_code, temporary=None):
+        self.report, self.output, self.exit_code = report, output, exit_code
+        self._temporary = temporary  # removed with the result
+
+    @property
+    def succeeded(self):
+        return self.report.get("succeeded", 0)
+
+    @property
+    def failed(self):
+        return self.report.get("failed", 0)
+
+    @property
+    def dropped(self):
+        return self.report.get("dropped", 0)
+
+    def __iter__(self):
+        return self.records()
+
+    def records(self):
+        """The records of the output, in order, as dicts."""
+        for path in self._files():
+            if path.endswith(TABLES + ARROW):
+                for batch in _batches(path):
+                    yield from batch.to_pylist()
+                continue
+            with _lines(path) as file:
+                for line in file:
+                    yield json.loads(line)
+
+    def failures(self):
+        """What is known about each failed record: its number ("record", from 0), "kind", "message" and the like."""
+        path = os.path.join(self.report.get("folder", ""), "failures.jsonl")
+        if self.failed:
+            with open(path, "rb") as file:
+                yield from map(json.loads, file)
+
+    def to_arrow(self):
+        """The output as a pyarrow.Table."""
+        import pyarrow
+        paths = self._files()
+        if paths and all(path.endswith(TABLES) for path in paths):
+            import pyarrow.parquet
+            return pyarrow.concat_tables([pyarrow.parquet.read_table(path, partitioning=None) for path in paths])
+        if paths and all(path.endswith(ARROW) for path in paths):
+            return pyarrow.concat_tables([pyarrow.ipc.open_file(pyarrow.memory_map(path)).read_all() for path in paths])
+        return pyarrow.Table.from_pylist(list(self.records()))
+
+    def to_pandas(self):
+        """The output as a pandas.DataFrame."""
+        import pandas
+        if all(path.endswith(TABLES + ARROW) for path in self._files()):
+            return self.to_arrow().to_pandas()
+        return pandas.DataFrame(list(self.records()))
+
+    def to_dataset(self):
+        """The output as a datasets.Dataset."""
+        import datasets
+        return datasets.Dataset(self.to_arrow())
+
+    def _files(self):
+        if not os.path.isdir(self.output):
+            return [self.output]
+        return [os.path.join(self.output, name) for name in sorted(os.listdir(self.output)) if name.startswith("part-")]
+
+    def __repr__(self):
+        return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
+
+
+def _lines(path):
+    if path.endswith(".gz"):
+        return gzip.open(path)
+    if path.endswith(".zst"):
+        try:
+            import zstandard
+        except ImportError:
+            raise ImportError("reading %s needs the package zstandard: pip install zstandard" % path) from None
+        import io
+        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), read_across_frames=True, closefd=True))
+    return open(path, "rb")
+
+
+def _batches(path):
+    try:
+        import pyarrow
+    except ImportError:
+        raise ImportError("reading %s needs the package pyarrow: pip install pyarrow" % path) from None
+    if path.endswith(TABLES):
+        import pyarrow.parquet
+        return pyarrow.parquet.ParquetFile(path).iter_batches()
+    reader = pyarrow.ipc.open_file(pyarrow.memory_map(path))
+    return (reader.get_batch(i) for i in range(reader.num_record_batches))

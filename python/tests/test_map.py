@@ -1,0 +1,305 @@
+"""gpurun.map: functions that travel by value, and what makes one the same."""
+
+import dataclasses
+import enum
+import functools
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+from unittest import mock
+
+import gpurun
+
+try:
+    import cloudpickle
+except ImportError:
+    cloudpickle = None
+
+
+def Function(*arguments, **named):
+    from gpurun._function import Function  # workers import this file, too, and have no such module
+    return Function(*arguments, **named)
+
+
+RECORDS = [{"id": i, "text": "x" * i} for i in range(50)]
+CPU = {"gpus": "cpu:1", "progress": False}
+SCALE = 2
+LOCK = threading.Lock()
+later = LOCK  # load sets it in each worker
+
+
+def scaled(text):
+    return SCALE * len(text)
+
+
+def load(ctx):
+    global later
+    later = ctx.device
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+@dataclasses.dataclass
+class Settings:
+    factor: int = 3
+
+
+class Meta(type):
+    pass
+
+
+class Model(metaclass=Meta):
+    def __init__(self, ctx, size=1):
+        self.device, self.size = ctx.device, size
+
+    def setup(self, ctx):
+        self.ready = 1
+
+    def __call__(self, batch):
+        return {"n": [self.size * scaled(text) + self.ready - 1 for text in batch["text"]], "device": [self.device] * len(batch)}
+
+
+def twice(function):
+    @functools.wraps(function)
+    def inner(batch):
+        return {name: [2 * one for one in column] for name, column in function(batch).items()}
+    return inner
+
+
+@twice
+def decorated(batch):
+    return {"n": [len(text) for text in batch["text"]]}
+
+
+@gpurun.kernel(setup=load, batch_size=7)
+def with_setup(batch):
+    return {"device": [later] * len(batch["text"])}
+
+
+async def concurrent(record):
+    return {"n": len(record["text"])}
+
+
+class Session(unittest.TestCase):
+    """A temporary folder as the current one, and a cache of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        environment = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": os.path.join(self.folder, "cache"), "PYTHONDONTWRITEBYTECODE": "1"})
+        environment.start()
+        self.addCleanup(environment.stop)
+
+    def script(self, name, text):
+        """A script that maps, with the records in in.jsonl. Return what a new session of it prints."""
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(text))
+        path = os.pathsep.join([os.path.dirname(os.path.dirname(gpurun.__file__)), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run([sys.executable, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                              env={**os.environ, "PYTHONPATH": path}, check=False)
+        return done.stdout + done.stderr
+
+
+@unittest.skipUnless(cloudpickle, "SKIPPED: no cloudpickle: functions do not travel")
+class Maps(Session):
+
+    def numbers(self, function, **settings):
+        return [record["n"] for record in gpurun.map(function, RECORDS, **CPU, **settings)]
+
+    def test_functions(self):
+        expected = [2 * i for i in range(50)]
+        factor = 2
+        settings = Settings(2)
+        self.assertEqual(self.numbers(lambda batch: {"n": [factor * len(text) for text in batch["text"]]}), expected)
+        self.assertEqual(self.numbers(functools.partial(lambda batch, by: {"n": [by * len(text) for text in batch["text"]]}, by=2)), expected)
+        self.assertEqual(self.numbers(lambda batch: {"n": [settings.factor * Color.RED.value * len(text) for text in batch["text"]]}), expected)
+        self.assertEqual(self.numbers(decorated), expected)
+        self.assertEqual(self.numbers(Model), expected)
+        self.assertEqual(self.numbers(Model, config={"size": 3}), [3 * n for n in expected])
+        self.assertEqual(self.numbers([concurrent_free, lambda batch: {"n": [2 * n for n in batch["n"]]}]), expected)
+        self.assertEqual(self.numbers(concurrent), list(range(50)))
+
+    def test_setup(self):
+        result = gpurun.map(with_setup, RECORDS, output="out.jsonl", **CPU)
+        self.assertEqual({record["device"] for record in result}, {"cpu"})
+        self.assertEqual(result.report["batch_size"], 7)
+        self.assertIs(later, LOCK)
+
+    def test_again(self):
+        """The same function and data: a finished job returns its result, in another session too."""
+        first = gpurun.map(Model, RECORDS, **CPU)
+        self.assertTrue(first.output.startswith(self.folder))
+        again = gpurun.map(Model, RECORDS, **CPU)
+        self.assertEqual((first.output, first.report["started"]), (again.output, again.report["started"]))
+        self.assertNotEqual(gpurun.map(Model, RECORDS[1:], **CPU).output, first.output)
+        generated = gpurun.map(Model, iter(RECORDS), **CPU)
+        self.assertFalse(generated.output.startswith(self.folder))  # cannot be read twice: temporary
+        self.assertEqual(list(generated), list(first))
+
+    def test_resume(self):
+        """A session that is killed, and one that was edited, in a script."""
+        text = """
+            import gpurun, os, signal, sys, time
+            records = [{"n": i} for i in range(2000)]
+            FACTOR = %d
+
+            def slow(batch):   # %s
+                if os.path.exists("slow"):
+                    time.sleep(0.05)
+                return {"m": [FACTOR * n for n in batch["n"]]}
+
+            for event in gpurun._map.attempt(lambda: [gpurun.start(gpurun._function.Function(slow).save("out.jsonl.gpurun"), records, "out.jsonl",
+                                                      gpus="cpu:1", batch_size=10, chunk_records=10)])[0] if os.path.exists("slow") else []:
+                if event["event"] == "chunk_done":
+                    os.kill(os.getpid(), signal.SIGKILL)
+            result = gpurun.map(slow, records, output="out.jsonl", gpus="cpu:1", batch_size=10, chunk_records=10, progress=False, **%s)
+            print(result.report["resumed"] > 0, sum(r["m"] for r in result))
+        """
+        open("slow", "w").close()
+        self.script("session.py", text % (3, "", {}))
+        os.remove("slow")
+        self.assertIn("Since that job, the function has changed:\n  process.globals.FACTOR was 3, is 4", self.script("session.py", text % (4, "", {})))
+        self.assertEqual(self.script("session.py", text % (3, "another comment, in another session", {})), "True %d\n" % (3 * 1999 * 1000))
+
+    def test_stops_with_its_session(self):
+        """A job ends when the process is killed that has started it."""
+        self.script("session.py", """
+            import gpurun, os, signal
+            with open("sleep.py", "w") as file:
+                file.write("import time\\ndef process(batch): time.sleep(600)")
+            for event in gpurun.start("sleep.py", [{"n": 1}], "out.jsonl", gpus="cpu:1", drain_timeout="1s"):
+                if event["event"] == "worker_ready":
+                    os.kill(os.getpid(), signal.SIGKILL)
+        """)
+        for _ in range(100):
+            if gpurun.report("out.jsonl").get("state") != "running":
+                break
+            time.sleep(0.1)
+        else:
+            self.fail("the job still runs")
+
+    def test_traceback(self):
+        with self.assertRaises(gpurun.KernelError) as raised:
+            gpurun.map(lambda batch: 1 / 0, RECORDS, **CPU)
+        self.assertIn("gpurun.map(lambda batch: 1 / 0, RECORDS, **CPU)", str(raised.exception.__cause__))
+        self.assertIn("ZeroDivisionError", str(raised.exception))
+
+    def test_retry(self):
+        with self.assertRaises(gpurun.RecordsFailed) as raised:
+            gpurun.map(lambda batch: {"n": [1 / (len(text) - 3) for text in batch["text"]]}, RECORDS, output="out.jsonl", batch_size=1, **CPU)
+        result = raised.exception.result
+        self.assertEqual((result.failed, [(one["record"], one["kind"]) for one in result.failures()]), (1, [(3, "batch")]))
+        corrected = gpurun.retry(result, lambda batch: {"n": [0.0 for text in batch["text"]]}, gpus="cpu:1", progress=False)
+        self.assertEqual([record["n"] for record in corrected][3], 0.0)
+        self.assertEqual(gpurun.report(corrected)["report"]["failed"], 0)
+
+    def test_modules(self):
+        """A module of the user's: found by workers, part of the identity, refused if its file has changed."""
+        with open("own_module.py", "w", encoding="utf-8") as file:
+            file.write("LIMIT = 5\ndef cut(text): return text[:LIMIT]\n")
+        with mock.patch.object(sys, "path", [self.folder, *sys.path]):
+            importlib.invalidate_caches()
+            import own_module
+            self.addCleanup(sys.modules.pop, "own_module")
+            cut = Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]})
+            self.assertEqual(self.numbers(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}), [min(i, 5) for i in range(50)])
+            for text, part in [("LIMIT = 6\ndef cut(text): return text[:LIMIT]\n", "LIMIT"), ("LIMIT = 5\ndef cut(text): return text[1:LIMIT]\n", "cut")]:
+                with open("own_module.py", "w", encoding="utf-8") as file:
+                    file.write(text)
+                with self.assertRaisesRegex(gpurun.CannotTravel, "own_module was imported before %s changed" % part):
+                    Function(lambda batch: own_module.cut)
+            importlib.reload(own_module)
+            self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
+
+    def test_interpreter(self):
+        with open("python", "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho 2.7\n")
+        os.chmod("python", 0o755)
+        with self.assertRaisesRegex(gpurun.UsageError, r"is Python 2\.7, but this is %d\.%d" % sys.version_info[:2]):
+            gpurun.map(Model, RECORDS, python=os.path.abspath("python"), **CPU)
+
+
+def concurrent_free(batch):
+    return {"n": [len(text) for text in batch["text"]]}
+
+
+class Identities(Session):
+
+    def test_refused(self):
+        """What cannot travel is named, before work starts."""
+        local = open(os.devnull, "rb")
+        self.addCleanup(local.close)
+        values = {"deep": [{"lock": LOCK}]}
+        for function, name in [(lambda batch: LOCK, "LOCK is a _thread.lock"), (lambda batch: local, "local is a _io.BufferedReader"),
+                               (lambda batch: values, re.escape("values['deep'][0]['lock'] is a _thread.lock")), (lambda batch, x=LOCK: x, r"\(default\) is a _thread.lock")]:
+            with self.assertRaisesRegex(gpurun.CannotTravel, name + ".*__init__|" + name):
+                Function(function)
+            self.assertTrue(Function(function, identity="mine").digest)
+        for wrong, message in [({"batch_size": 0}, "batch_size must be an integer above 0"), ({"size": 1}, "no setting size"), ({"setup": 1}, "setup must be a function")]:
+            with self.assertRaisesRegex(TypeError, message):
+                gpurun.kernel(**wrong)
+
+    def test_same(self):
+        """Sessions agree about a function, whatever its layout and comments; every change counts."""
+        def digest(**changes):
+            text = {"comment": "", "factor": "2", "body": "n * FACTOR", "default": "1", "inner": "a + 1", "member": "1", **changes}
+            return self.script("one.py", """
+                from gpurun._function import Function
+                FACTOR = %(factor)s
+                WORDS = {"b", "a", "c"}
+                def used(a): %(comment)s
+                    return %(inner)s
+                class Config:
+                    kind = %(member)s
+                config = Config()
+                def process(batch, x=%(default)s):
+                    return {"m": [used(%(body)s) for n in batch["n"] if config.kind and "a" in WORDS]}
+                print(Function(process).digest)
+            """ % text).strip()
+
+        first = digest()
+        self.assertRegex(first, "^[0-9a-f]{64}$")
+        self.assertEqual(digest(comment="# more"), first)
+        self.assertEqual(digest(body="n  *  FACTOR"), first)
+        changed = [digest(factor="3"), digest(body="n * FACTOR * 1"), digest(default="2"), digest(inner="a + 2"), digest(member="2")]
+        self.assertEqual(len({first, *changed}), 6)
+
+    def test_lambdas(self):
+        one, two = (lambda batch: 1), (lambda batch: 2)
+        self.assertNotEqual(Function(one).digest, Function(two).digest)
+
+    def test_arrays(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("SKIPPED: no numpy")
+        weights = numpy.ones(1000)
+        first = Function(lambda batch: weights).digest
+        weights[999] = 2
+        self.assertNotEqual(Function(lambda batch: weights).digest, first)
+
+    def test_described(self):
+        described = Function(lambda batch: {"n": [len(text) for text in batch["text"]]}).described()
+        self.assertEqual(described, {"async": False, "inputs": ["text"], "only_inputs": True})
+        self.assertEqual(Function(Model).described(), {"async": False, "inputs": ["text"], "only_inputs": True})
+        self.assertFalse(Function(lambda batch: batch).described()["only_inputs"])
+        self.assertTrue(Function(concurrent).described()["async"])
+        json.dumps(Function(Model).tree)
+
+
+if __name__ == "__main__":
+    unittest.main()
