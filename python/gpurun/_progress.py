@@ -63,7 +63,7 @@ class Progress:
         now = time.monotonic()
         if kind in ("progress", "chunk_done") and self.first is None:
             self.first = now, self.done
-        if (now >= self.due and self.devices) or last:
+        if last or now >= self.due and (self.devices or counts):
             self.due = now + self.interval
             self.show()
 

@@ -35,7 +35,7 @@ class Result:
         for path in self._files():
             if path.endswith(TABLES + ARROW):
                 for batch in _batches(path):
-                    yield from batch.to_pylist()
+                    yield from map(_without_null_error, batch.to_pylist())
                 continue
             with _lines(path) as file:
                 for line in file:
@@ -49,15 +49,13 @@ class Result:
                 yield from map(json.loads, file)
 
     def to_arrow(self):
-        """The output as a pyarrow.Table."""
+        """The output as a pyarrow.Table; the column _error only if records failed."""
         import pyarrow
         paths = self._files()
-        if paths and all(path.endswith(TABLES) for path in paths):
-            import pyarrow.parquet
-            return pyarrow.concat_tables([pyarrow.parquet.read_table(path, partitioning=None) for path in paths])
-        if paths and all(path.endswith(ARROW) for path in paths):
-            return pyarrow.concat_tables([pyarrow.ipc.open_file(pyarrow.memory_map(path)).read_all() for path in paths])
-        return pyarrow.Table.from_pylist(list(self.records()))
+        if not paths or not all(path.endswith(TABLES + ARROW) for path in paths):
+            return pyarrow.Table.from_pylist(list(self.records()))
+        table = pyarrow.concat_tables(map(_table, paths))
+        return table.drop_columns(["_error"]) if not self.failed and "_error" in table.column_names else table
 
     def to_pandas(self):
         """The output as a pandas.DataFrame."""
@@ -80,6 +78,13 @@ class Result:
         return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
 
 
+def _without_null_error(record):
+    """A record of a table, which has the column _error for all."""
+    if "_error" in record and record["_error"] is None:
+        del record["_error"]
+    return record
+
+
 def _lines(path):
     if path.endswith(".gz"):
         return gzip.open(path)
@@ -91,6 +96,13 @@ def _lines(path):
         import io
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), read_across_frames=True, closefd=True))
     return open(path, "rb")
+
+
+def _table(path):
+    import pyarrow.parquet
+    if path.endswith(TABLES):
+        return pyarrow.parquet.read_table(path, partitioning=None)
+    return pyarrow.ipc.open_file(pyarrow.memory_map(path)).read_all()
 
 
 def _batches(path):
