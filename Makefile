@@ -31,7 +31,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install wheel packages package-test reproducible release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test readers-test site slurm-test k8s-test clean
+.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test readers-test site slurm-test k8s-test clean
 
 build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -78,6 +78,14 @@ reproducible: compiler
 		PATH="$$compilers:$$PATH" GPURUN_GORELEASER=$$goreleaser $(GO) test -count=1 -v -timeout 60m -run TestReproduciblePackages ./deploy; \
 		else echo "SKIPPED: no GoReleaser, or no compilers for old systems: comparing the program and the wheel only"; \
 		GPURUN_DIST=1 $(GO) test -count=1 -v -timeout 30m -run TestReproducible ./python/wheel; fi
+
+# Renders the recipe for conda, and builds and tests it with stand-ins for conda's compilers.
+conda-test: compiler
+	@python3 -c 'import ensurepip' 2>/dev/null || ./scripts/tools.sh python3:python3 python3-venv:/not/there
+	@if [ -e .venv-conda/ready ] || { python3 -m venv .venv-conda && \
+		.venv-conda/bin/pip install -q --disable-pip-version-check py-rattler-build==0.73.0 cloudpickle && touch .venv-conda/ready; }; then \
+		GO='$(GO)' .venv-conda/bin/python deploy/conda/test.py; \
+		else echo "SKIPPED: no rattler-build: the recipe for conda is not tested"; fi
 
 # Publishes the packages of a tag.
 release:
