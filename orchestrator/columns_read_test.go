@@ -84,7 +84,7 @@ func half(b uint16) float64 {
 	return sign * math.Ldexp(1024+fraction, exponent-25)
 }
 
-// tableLines returns the rows of Parquet files as JSON objects.
+// tableLines returns the rows of tables as JSON objects.
 func tableLines(t *testing.T, paths ...string) (rows []map[string]any) {
 	t.Helper()
 	for _, path := range paths {
@@ -98,7 +98,7 @@ func tableLines(t *testing.T, paths ...string) (rows []map[string]any) {
 			t.Fatal(err)
 		}
 		in := decode.File(file, path, info.Size())
-		kind, err := decode.Detect(in, "parquet", nil)
+		kind, err := decode.Detect(in, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

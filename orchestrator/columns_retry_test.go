@@ -107,7 +107,7 @@ func TestRetryMoved(t *testing.T) {
 // can be killed at any point.
 func TestRetryColumns(t *testing.T) {
 	t.Parallel()
-	for _, v := range []*variant{derive("arrays"), derive("a table"), derive("tables"),
+	for _, v := range []*variant{derive("arrays"), derive("a table"), derive("an Arrow table"), derive("tables"),
 		{name: "arrays, errors apart", change: func(d jobDir, c *orchestrator.Config) {
 			derive("arrays").change(d, c)
 			c.Output.Errors = d.join("errors.jsonl")
@@ -179,7 +179,7 @@ func compareJobs(t *testing.T, want jobDir, wc orchestrator.Config, d jobDir, c 
 	if c.Output.Errors != "" && want.read("errors.jsonl") != d.read("errors.jsonl") {
 		t.Error("the failed records differ")
 	}
-	if strings.Contains(c.Output.Path, ".parquet") || c.Output.Format == "parquet" {
+	if strings.Contains(c.Output.Path, ".parquet") || c.Output.Format == "parquet" || strings.HasSuffix(c.Output.Path, ".arrow") {
 		files := func(c orchestrator.Config) []string {
 			if paths, _ := filepath.Glob(c.Output.Path + "part-*"); len(paths) > 0 {
 				return paths

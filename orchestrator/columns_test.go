@@ -154,7 +154,7 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestTables: a Parquet output has the values of the same job as JSON lines.
+// TestTables: a Parquet or Arrow output has the values of the same job as JSON lines.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -168,6 +168,7 @@ func TestTables(t *testing.T) {
 		{"parts", func(d jobDir, c *orchestrator.Config) {
 			c.Output.Path, c.Output.PartBytes = d.join("out.parquet")+"/", 5000
 		}, nil},
+		{"arrow", func(d jobDir, c *orchestrator.Config) { c.Output.Path = d.join("out.arrow") }, []string{"id", "text", "do", "label", "vector", "grid", "_error"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +184,7 @@ func TestTables(t *testing.T) {
 				t.Fatalf("only %d parts: this test shows nothing", len(paths))
 			}
 			if len(paths) == 0 {
-				paths = []string{d.join("out.parquet")}
+				paths = []string{c.Output.Path}
 			}
 			rows := tableLines(t, paths...)
 			checkAgree(t, wanted, len(rows), 0, func(i int) []float64 {
@@ -316,7 +317,7 @@ func TestColumnsRefused(t *testing.T) {
 		}, fault.Usage, "needs an output file"},
 		{"a table", func(d jobDir, c *orchestrator.Config) {
 			c.Output.Path, c.Output.Arrays = d.join("out.parquet"), array("v", d.join("v.npy"))
-		}, fault.Usage, "beside a Parquet file"},
+		}, fault.Usage, "beside a table"},
 		{"in the folder", func(d jobDir, c *orchestrator.Config) {
 			c.Output.Path, c.Output.Arrays = d.join("out")+"/", array("v", d.join("out/v.npy"))
 			if err := os.Mkdir(d.join("out"), 0o777); err != nil {

@@ -64,7 +64,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 		{}, {apart: true}, {parts: true}, {apart: true, parts: true}, {stream: true}, {apart: true, stream: true}, {parts: true, stream: true},
 		{format: "jsonl.gz"}, {apart: true, format: "jsonl.zst"}, {parts: true, format: "jsonl.zst"},
 		{apart: true, parts: true, format: "jsonl.gz"}, {stream: true, format: "jsonl.zst"},
-		{format: "parquet"}, {apart: true, format: "parquet"}, {parts: true, format: "parquet"}, {stream: true, format: "parquet"},
+		{format: "parquet"}, {apart: true, format: "parquet"}, {parts: true, format: "parquet"}, {stream: true, format: "parquet"}, {format: "arrow"}, {parts: true, format: "arrow"},
 		{array: true}, {array: true, apart: true}, {array: true, parts: true, stream: true}, {array: true, format: "jsonl.zst"},
 	}
 	for _, form := range forms {
@@ -115,15 +115,15 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				config.Output.Path, config.Output.PartBytes = d.join("out")+"/", 900
 				output = func() string { return concatenated(d) }
 			}
-			if form.format == "parquet" {
-				want.Output.Path, config.Output.Columns = d.join("want.parquet"), []string{"id:int64", "do:string", "then:string", "again:json"}
+			if form.format == "parquet" || form.format == "arrow" {
+				want.Output.Path, config.Output.Columns = d.join("want."+form.format), []string{"id:int64", "do:string", "then:string", "again:json"}
 				want.Output.Columns = config.Output.Columns
 				rows := func(pattern string) string {
 					paths, _ := filepath.Glob(d.join(pattern))
 					text, _ := json.MarshalIndent(tableLines(t, paths...), "", " ")
 					return string(text)
 				}
-				wantOutput, output = func() string { return rows("want.parquet") }, func() string { return rows("out*parquet") }
+				wantOutput, output = func() string { return rows("want." + form.format) }, func() string { return rows("out*" + form.format) }
 				if form.parts {
 					output = func() string { return rows("out/part-*") }
 				}

@@ -61,6 +61,7 @@ var (
 		}},
 		severalFiles,
 		{name: "Parquet", short: true, change: parquetInput},
+		{name: "Arrow", short: true, change: arrowInput},
 		{name: "fetched files", change: fetchedInput, fetched: true},
 	}
 	stores = []*trait{
@@ -84,6 +85,9 @@ var (
 		}},
 		{name: "a table", encoded: true, columns: true, change: func(d jobDir, c *orchestrator.Config) {
 			c.Kernel.Name, c.Output.Path = "test-grids", d.join("out.parquet")
+		}},
+		{name: "an Arrow table", encoded: true, columns: true, change: func(d jobDir, c *orchestrator.Config) {
+			c.Kernel.Name, c.Output.Path = "test-grids", d.join("out.arrow")
 		}},
 		{name: "tables", parts: true, encoded: true, columns: true, change: func(d jobDir, c *orchestrator.Config) {
 			inParts(d, c)
@@ -248,6 +252,18 @@ func parquetInput(d jobDir, c *orchestrator.Config) {
 		d.write("data/"+name, string(data))
 	}
 	c.Input.Path, c.Input.ChunkRecords = d.join("data"), 40
+}
+
+// arrowInput reads Arrow files: two streams in small batches, with and without dictionaries that change.
+func arrowInput(d jobDir, c *orchestrator.Config) {
+	for _, name := range []string{"batches.arrows", "datasets.arrow"} {
+		data, err := os.ReadFile("../chunk/input/arrow/testdata/" + name)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.write("data/"+name, string(data))
+	}
+	c.Input.Path, c.Input.ChunkRecords, c.Input.Limit = d.join("data"), 40, 600
 }
 
 // fetchedInput has records that name files, some of which do not exist.

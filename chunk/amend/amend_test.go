@@ -167,7 +167,7 @@ func (j *finishedJob) read(path string) string {
 	return string(must(os.ReadFile(path)))
 }
 
-var formats = []string{"jsonl", "jsonl.zst", "parquet"}
+var formats = []string{"jsonl", "jsonl.zst", "parquet", "arrow"}
 
 // TestMerge: new results in the place of failed records give what the job would have written,
 // and parts in which nothing changes are not written again.

@@ -34,8 +34,7 @@ type Retried struct {
 	CRC chunk.CRC
 	// Failed is the file of failed records that CopyFailed wrote.
 	Failed string
-	// Again is the framed output of the job that recomputed the failed records, in order; "" if none
-	// did, and all of them stay failed.
+	// Again is the framed output of the job that recomputed the failed records, in order.
 	Again string
 	// SourceField is the member of results that says where their record comes from; empty
 	// for none. In Again it refers to the file of failed records.
@@ -117,12 +116,10 @@ func (m *merger) open() (err error) {
 			return err
 		}
 	}
-	if m.Again != "" {
-		if m.file, err = os.Open(m.Again); err != nil {
-			return fault.JobFiles.New("open results: %w", err)
-		}
-		m.again = bufio.NewReaderSize(m.file, 1<<20)
+	if m.file, err = os.Open(m.Again); err != nil {
+		return fault.JobFiles.New("open results: %w", err)
 	}
+	m.again = bufio.NewReaderSize(m.file, 1<<20)
 	if err = m.arrays.open(m.Retried); err != nil {
 		return err
 	}
@@ -166,7 +163,7 @@ func (m *merger) beginFile() error {
 	}
 	path := filepath.Join(m.Output, part.Name)
 	if m.Format.Table {
-		t, err := openTable(path, m.NoValues, m.start, m.to)
+		t, err := openTable(path, m.Format, m.NoValues, m.start, m.to)
 		if t != nil {
 			m.source = t
 		}
@@ -242,7 +239,7 @@ func (m *merger) replace(f record.Failure) (err error) {
 	}
 	outcome := commit.Outcome{Failure: &f}
 	outcome.Record.Data, outcome.Record.Index = was.Data, f.Record
-	if f.Kind != fault.Upstream && m.again != nil {
+	if f.Kind != fault.Upstream {
 		if err := m.readAgain(&outcome); err != nil {
 			return err
 		}

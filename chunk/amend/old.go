@@ -14,9 +14,11 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/chunk/encode/npy"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/encode/table"
+	"github.com/gpurun/gpurun/chunk/input/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	reader "github.com/gpurun/gpurun/chunk/input/parquet"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -266,11 +268,13 @@ func (l *lineSource) finish(want chunk.CRC) error {
 	return l.verify(want)
 }
 
-// tableSource is a file of a table. Positions are rows. Row groups without a replaced row are
+// tableSource is a file of a table. Positions are rows. Groups of rows without a replaced row are
 // taken over as they are, the others are decoded and encoded again. If no record of the job
 // succeeded, all rows are replaced, because the old ones lack the typed columns.
 type tableSource struct {
 	*old
+	name     string // of the format
+	format   table.Format
 	noValues bool
 	groups   []parquet.Placed
 	number   int    // of the current group
@@ -283,18 +287,18 @@ type tableSource struct {
 	to       *commit.Rewriter
 }
 
-func openTable(path string, noValues bool, start int64, to *commit.Rewriter) (t *tableSource, err error) {
+func openTable(path string, f encode.Format, noValues bool, start int64, to *commit.Rewriter) (t *tableSource, err error) {
 	file, err := openOld(path)
 	if err != nil {
 		return nil, err
 	}
-	t = &tableSource{old: file, noValues: noValues, number: -1, start: start, done: start, to: to}
+	t = &tableSource{old: file, name: f.Name, format: table.Of(f.Name), noValues: noValues, number: -1, start: start, done: start, to: to}
 	info, err := file.file.Stat()
 	if err == nil {
-		t.groups, err = parquet.ReadGroups(file.file, info.Size())
+		t.groups, err = t.format.Groups(file.file, info.Size())
 	}
-	if err == nil {
-		_, err = file.in.Discard(len(parquet.Head))
+	if err == nil && len(t.groups) > 0 {
+		_, err = file.in.Discard(int(t.groups[0].Offset))
 	}
 	if err != nil {
 		return t, t.changed("%w", err)
@@ -311,7 +315,7 @@ func (t *tableSource) nextGroup() (err error) {
 		return nil
 	}
 	var size int64
-	if t.rows, size, err = t.groups[t.number].Size(); err == nil {
+	if t.rows, size, err = t.format.Size(t.groups[t.number]); err == nil {
 		t.data = make([]byte, size)
 		_, err = io.ReadFull(t.in, t.data)
 	}
@@ -364,7 +368,14 @@ func (t *tableSource) decode() error {
 	if err != nil {
 		return err
 	}
-	file, err := reader.OpenFile(t.file, info.Size(), format.Options{})
+	var file interface {
+		Rows(ctx context.Context, group int, each func(row []byte) error) error
+	}
+	if t.name == arrow.Arrow.Name {
+		file, err = arrow.OpenFile(t.file, info.Size(), format.Options{})
+	} else {
+		file, err = reader.OpenFile(t.file, info.Size(), format.Options{})
+	}
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func RemoveParts(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		name, isPart := strings.CutPrefix(entry.Name(), "part-")
-		if isPart && (strings.Contains(name, ".jsonl") || strings.HasSuffix(name, ".parquet")) {
+		if isPart && (strings.Contains(name, ".jsonl") || strings.HasSuffix(name, ".parquet") || strings.HasSuffix(name, ".arrow")) {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -272,7 +272,7 @@ func TestOutputOtherDiskFull(t *testing.T) {
 // TestStreamLeavesNoParts: an output to a stream removes its parts when they are appended, with
 // the logs of their answers, whatever its format is.
 func TestStreamLeavesNoParts(t *testing.T) {
-	for _, format := range []string{"jsonl", "jsonl.gz", "jsonl.zst", "parquet"} {
+	for _, format := range []string{"jsonl", "jsonl.gz", "jsonl.zst", "parquet", "arrow"} {
 		j := newRowJob(t, format, 0)
 		options := j.options
 		options.Path, options.Stdout, options.Arrays, options.Layout = "-", io.Discard, nil, nil

@@ -8,7 +8,8 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode/npy"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
+	"github.com/gpurun/gpurun/chunk/encode/table"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -16,8 +17,8 @@ import (
 // results are the files of the output that hold results: lines or rows, in one file or in the
 // parts of a folder, and the arrays beside them. Units are appended to them in order.
 //
-// The units of a table are row groups. Each of its files starts with a head, which is part of
-// its first unit, and ends with a tail that describes the row groups: a unit without rows.
+// The units of a table are groups of rows. Each of its files starts with a head, which is part of
+// its first unit, and ends with a tail that describes the groups: a unit without rows.
 type results struct {
 	options   Options
 	target    *target
@@ -104,7 +105,8 @@ func (r *results) add(u *pendingUnit) (unit Unit, err error) {
 
 // end ends the current file of a table.
 func (r *results) end() (unit Unit, err error) {
-	tail, err := parquet.Tail(*r.options.Layout.Get().Table, placed(r.units), r.target.parts)
+	schema, format := *r.options.Layout.Get().Table, table.Of(r.options.Format.Name)
+	tail, err := format.Tail(schema, placed(r.units, len(format.Head(schema))), r.target.parts)
 	if err != nil {
 		return unit, fault.WriteFailed.Of(fault.Unknown, "end output: %w", err)
 	}
@@ -124,7 +126,7 @@ func (r *results) head() []byte {
 	if !r.options.Format.Table || r.target.size > r.target.begun {
 		return nil
 	}
-	return []byte(parquet.Head)
+	return table.Of(r.options.Format.Name).Head(*r.options.Layout.Get().Table)
 }
 
 func (r *results) write(data []byte) error {
@@ -147,13 +149,13 @@ func (r *results) count(u *Unit, sum chunk.FileSum) {
 	}
 }
 
-// placed returns where the row groups among the units of a file are in it.
-func placed(units []Unit) (groups []parquet.Placed) {
+// placed returns where the groups of rows among the units of a file are in it, behind a head.
+func placed(units []Unit, head int) (groups []parquet.Placed) {
 	var at int64
 	for _, u := range units {
 		offset := at
 		if at == 0 {
-			offset = int64(len(parquet.Head))
+			offset = int64(head)
 		}
 		if u.Meta != nil {
 			groups = append(groups, parquet.Placed{Offset: offset, Meta: u.Meta})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
-	"github.com/gpurun/gpurun/chunk/encode/parquet"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -94,13 +93,13 @@ func (u *units) collectRows(part string, s chunk.Segment, ended func() error) er
 	return nil
 }
 
-// encodeTable encodes the unit as a row group, and returns its pages and its description. The row of a
+// encodeTable encodes the unit as a group of rows, and returns its bytes and its description. The row of a
 // failed record is a line, because it may be written before the layout is known.
 func (u *pendingUnit) encodeTable() (pages [][]byte, meta []byte, err error) {
 	in := &piecesReader{pieces: u.pieces}
 	defer in.close()
 	schema := u.of.layout.Get().Table
-	group, rows := parquet.NewGroup(*schema), schema.Rows()
+	group, rows := u.of.format.Begin(*schema), schema.Rows()
 	buffered := bufio.NewReaderSize(io.TeeReader(in, &u.read.lines), copyBytes)
 	var data, failed []byte
 	u.read.index = chunk.FileSum{}

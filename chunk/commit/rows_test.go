@@ -144,7 +144,7 @@ func TestRowsResume(t *testing.T) {
 	for _, test := range []struct {
 		format string
 		parts  int64
-	}{{"jsonl", 0}, {"jsonl.zst", 0}, {"jsonl", 300}, {"parquet", 0}, {"parquet", 600}} {
+	}{{"jsonl", 0}, {"jsonl.zst", 0}, {"jsonl", 300}, {"parquet", 0}, {"parquet", 600}, {"arrow", 0}, {"arrow", 3000}} {
 		t.Run(fmt.Sprint(test.format, " ", test.parts), func(t *testing.T) {
 			undisturbed := newRowJob(t, test.format, test.parts)
 			o, _ := undisturbed.open(t)
@@ -216,14 +216,14 @@ func (j *rowJob) rot(t testing.TB, random *rand.Rand) {
 
 // TestDamagedRows: a part that is damaged before its unit is encoded is never used.
 func TestDamagedRows(t *testing.T) {
-	for _, format := range []string{"jsonl", "parquet"} {
+	for _, format := range []string{"jsonl", "parquet", "arrow"} {
 		for _, suffix := range []string{".out", suffixes[indexFile], suffixes[valuesFile]} {
 			j := newRowJob(t, format, 0)
 			o, _ := j.open(t)
 			segment := j.segment(t, 0, rowChunk, false)
 			path := filepath.Join(j.parts(), segment.Part+suffix)
 			data, err := os.ReadFile(path)
-			if format == "parquet" && suffix == suffixes[valuesFile] && os.IsNotExist(err) {
+			if format != "jsonl" && suffix == suffixes[valuesFile] && os.IsNotExist(err) {
 				continue // rows hold their values
 			}
 			chunktest.Must(t, err)
@@ -249,7 +249,7 @@ func TestDamagedEnd(t *testing.T) {
 		format string
 		parts  int64
 		chunks int64
-	}{{"jsonl", 0, 3}, {"jsonl", 0, 0}, {"jsonl.zst", 0, 3}, {"jsonl.gz", 0, 0}, {"jsonl", 300, 3}, {"parquet", 0, 3}, {"parquet", 0, 0}, {"parquet", 600, 4}} {
+	}{{"jsonl", 0, 3}, {"jsonl", 0, 0}, {"jsonl.zst", 0, 3}, {"jsonl.gz", 0, 0}, {"jsonl", 300, 3}, {"parquet", 0, 3}, {"parquet", 0, 0}, {"parquet", 600, 4}, {"arrow", 0, 3}, {"arrow", 3000, 4}} {
 		t.Run(fmt.Sprint(test.format, " ", test.parts, " ", test.chunks), func(t *testing.T) {
 			j := newRowJob(t, test.format, test.parts)
 			o, _ := j.open(t)

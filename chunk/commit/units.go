@@ -8,6 +8,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/encode/table"
 )
 
 // units cuts the results into units and encodes several at a time, while the committer goes on.
@@ -17,6 +18,7 @@ type units struct {
 	codec  encode.Codec
 	layout *columns.Shared // of an output with columns, else nil
 	table  bool
+	format table.Format // of a table
 	// bytes is the size of a unit, least the size from which it ends with a planned chunk.
 	bytes, least int64
 	segments     bool         // a unit is a segment
@@ -67,7 +69,7 @@ func encodeAhead(size int64, processors int) int {
 func newUnits(options Options, every bool, next int64, begun bool) *units {
 	size := cmp.Or(options.UnitBytes, options.Format.UnitBytes, encode.Lines().UnitBytes)
 	u := &units{
-		codec: options.Format.Codec, layout: options.Layout, table: options.Format.Table,
+		codec: options.Format.Codec, layout: options.Layout, table: options.Format.Table, format: table.Of(options.Format.Name),
 		bytes: size, least: size / leastShare, begun: begun, since: mark{first: next},
 		most: encodeAhead(size, runtime.GOMAXPROCS(0)), finished: make(chan struct{}, 1),
 	}

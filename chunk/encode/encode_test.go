@@ -145,7 +145,7 @@ func TestChoose(t *testing.T) {
 		{"out.jsonl.gz", "jsonl.gz", "jsonl.gz"}, {"out.jsonl", "jsonl", "jsonl"},
 		{"out.jsonl", "jsonl.gz", ""}, {"out.jsonl.gz", "jsonl", ""}, {"out.jsonl.gz", "jsonl.zst", ""}, {"out", "zip", ""},
 		{"out.csv", "", ""}, {"out.csv.gz", "", ""}, {"out.tar.gz", "", ""}, {"out.parquet", "", "parquet"}, {"out.parquet/", "", "parquet"}, {"OUT.PQ", "", "parquet"},
-		{"out/", "parquet", "parquet"}, {"out.data", "parquet", "parquet"}, {"out.parquet", "jsonl", ""}, {"out.jsonl", "parquet", ""}, {"out.parquet.gz", "", ""},
+		{"out/", "parquet", "parquet"}, {"out.data", "parquet", "parquet"}, {"out.parquet", "jsonl", ""}, {"out.jsonl", "parquet", ""}, {"out.parquet.gz", "", ""}, {"out.arrow", "", "arrow"}, {"out.feather", "", "arrow"}, {"out.arrows", "", ""}, {"out.arrow", "parquet", ""},
 		{"out.xlsx", "", ""}, {"out.json.bz2", "", ""}, {"out.jsonl.gz.zst", "", ""}, {"out.csv", "jsonl", ""}, {"out.tgz", "", ""},
 	} {
 		f, err := Choose(one.path, one.chosen)

@@ -13,11 +13,12 @@ import (
 
 // Format is how an output stores its lines. The zero value is not a format.
 type Format struct {
-	// Name is jsonl, jsonl.gz, jsonl.zst or parquet, which is also the ending of file names.
+	// Name is jsonl, jsonl.gz, jsonl.zst, parquet or arrow, which is also the ending of file names.
 	Name string
 	// Codec encodes units; nil for plain lines and for a table.
 	Codec Codec
-	// Table: the results are rows of typed columns. Their units are not encoded by a Codec.
+	// Table: the results are rows of typed columns. Their units are not encoded by a Codec, but by the
+	// format of this name in package table.
 	Table bool
 	// UnitBytes is the size of a unit before encoding: it ends with the first line that brings it
 	// there. The row groups of a table are larger, for its readers.
@@ -35,6 +36,7 @@ var formats = []Format{
 	{Name: "jsonl.gz", Codec: gzipCodec{}, UnitBytes: 4 << 20, pack: ".gz"},
 	{Name: "jsonl.zst", Codec: zstdCodec{idle: make(chan *zstd.Encoder, MaxEncoders)}, UnitBytes: 4 << 20, pack: ".zst"},
 	{Name: "parquet", Table: true, UnitBytes: 64 << 20, ending: ".pq"},
+	{Name: "arrow", Table: true, UnitBytes: 16 << 20, ending: ".feather"},
 }
 
 // Lines is the format of plain JSON lines.
@@ -99,7 +101,7 @@ func ByName(name string) (Format, error) {
 // with such a name. .json is not among them: files of JSON lines often have it.
 var foreign = []string{
 	".tgz", ".bgz", ".zstd", ".bz2", ".xz", ".lz4", ".br", ".zip", ".tar", ".7z", ".snappy",
-	".csv", ".tsv", ".arrow", ".feather", ".ipc", ".orc", ".avro",
+	".csv", ".tsv", ".arrows", ".ipc", ".orc", ".avro",
 	".npy", ".npz", ".h5", ".hdf5", ".pt", ".safetensors", ".pkl", ".pickle", ".tfrecord",
 	".xls", ".xlsx", ".sqlite", ".db", ".duckdb", ".xml", ".yaml", ".yml",
 }

@@ -12,16 +12,27 @@ import (
 func (s Schema) Arrow(full func(column int) bool) string {
 	var fields []arrow.Fields
 	for i, c := range s.All() {
-		sizes := make([]int, c.Depth()) // 0: any
-		if c.Typed && full(i) {
-			if copy(sizes, c.Dimensions) == 0 && c.Width > 0 {
-				sizes[0] = c.Width
-			}
-		}
-		fields = append(fields, arrowField(c.Name, true, sizes, c.Type.Base()))
+		fields = append(fields, c.Arrow(c.Typed && full(i)))
 	}
 	message := arrow.Message(arrow.SchemaMessage, arrow.Fields{1: fields}, 0)
 	return base64.StdEncoding.EncodeToString(message)
+}
+
+// Arrow returns the column as a field of Arrow's schema. fixed: lists have the size of the column.
+func (c Column) Arrow(fixed bool) arrow.Fields {
+	sizes := make([]int, c.Depth()) // 0: any
+	if fixed {
+		copy(sizes, c.Shape())
+	}
+	return arrowField(c.Name, true, sizes, c.Type.Base())
+}
+
+// Shape returns the numbers of elements of the nested lists of a typed column.
+func (c Column) Shape() []int {
+	if len(c.Dimensions) == 0 && c.Width > 0 {
+		return []int{c.Width}
+	}
+	return c.Dimensions
 }
 
 // arrowField describes a column, or the element of a list.
@@ -70,4 +81,72 @@ func (t Type) arrow() (kind int, parameters arrow.Fields) {
 		return arrow.Text, arrow.Fields{}
 	}
 	return arrow.Int, arrow.Fields{0: of.bits, 1: int(truth(!of.unsigned))}
+}
+
+// ArrowSize returns how many bytes Arrow has for a value of the type: 0 for text, which has offsets, and for
+// booleans, which are bits.
+func (t Type) ArrowSize() int {
+	of, _ := t.traits()
+	switch {
+	case of.kind == decimal && of.digits > 38:
+		return 32
+	case of.kind == decimal:
+		return 16
+	case of.bits > 0:
+		return of.bits / 8
+	case of.physical == PhysicalBool:
+		return 0
+	}
+	return Size(of.physical, of.length)
+}
+
+// SameInArrow reports whether values of a fixed size have the same bytes in Arrow as in rows.
+func (t Type) SameInArrow() bool {
+	of, _ := t.traits()
+	return of.kind != decimal && t.ArrowSize() == Size(of.physical, of.length)
+}
+
+// AppendArrow appends a value of a row as Arrow has it: integers may be shorter, and decimals are
+// little-endian.
+func (t Type) AppendArrow(dst, v []byte) []byte {
+	of, _ := t.traits()
+	size := t.ArrowSize()
+	if of.kind != decimal {
+		if of.bits > 0 {
+			v = v[:size]
+		}
+		return append(dst, v...)
+	}
+	for i := len(v) - 1; i >= 0; i-- {
+		dst = append(dst, v[i])
+	}
+	for range size - len(v) {
+		dst = append(dst, byte(int8(v[0])>>7))
+	}
+	return dst
+}
+
+// AppendFromArrow appends a value of Arrow as rows have it.
+func (t Type) AppendFromArrow(dst, v []byte) []byte {
+	of, _ := t.traits()
+	switch size := Size(of.physical, of.length); {
+	case of.kind == decimal:
+		for i := size - 1; i >= 0; i-- {
+			dst = append(dst, v[i])
+		}
+		return dst
+	case of.bits > 0:
+		dst = append(dst, v...)
+		for range size - len(v) {
+			sign := byte(int8(v[len(v)-1]) >> 7)
+			if of.unsigned {
+				sign = 0
+			}
+			dst = append(dst, sign)
+		}
+		return dst
+	case size == 0:
+		return appendSized(dst, v)
+	}
+	return append(dst, v...)
 }

@@ -7,4 +7,6 @@
 // and a value. A value is stored as in the encoding PLAIN: little-endian, text after its length
 // in four bytes, a boolean as a byte. A list is the number of its elements in four bytes, and the
 // elements, which are never null.
+//
+// The same rows go into Arrow files, whose values differ a little: arrow.go converts them.
 package parquet

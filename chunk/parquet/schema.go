@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,6 +54,18 @@ type Schema struct {
 	// Closed: a member of a line that is not a column does not fit. Otherwise it is left
 	// out.
 	Closed bool `json:"closed,omitempty"`
+}
+
+// JSONColumns lists the columns of JSON, as a JSON array, for files of the schema.
+func (s Schema) JSONColumns() string {
+	names := []string{}
+	for _, c := range s.All() {
+		if c.Type.Base() == JSON {
+			names = append(names, c.Name)
+		}
+	}
+	list, _ := json.Marshal(names) // of strings, which cannot fail
+	return string(list)
 }
 
 // Validate checks that a file can have this schema.

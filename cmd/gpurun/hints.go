@@ -28,7 +28,7 @@ var hints = map[fault.Code]string{
 	fault.KernelEdited:       "; restore it and run the same command again to resume, or add --accept-changes kernel to keep what is done and continue with the new version",
 	fault.InputChanged:       "; --fresh starts over; the same command resumes the job once the input is restored",
 	fault.BadInput:           "; re-create the file, or pass --bad-input skip to continue without the rest of it",
-	fault.NoColumns:          "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet has columns to choose (--columns)",
+	fault.NoColumns:          "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet or *.arrow has columns to choose (--columns)",
 	fault.Archive:            "; --fetch path reads the file that a record names",
 	fault.NoRequests:         `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
 	fault.NoJob:              "; pass the output given to gpurun run with -o, and its --work-dir if it had one",

@@ -13,7 +13,7 @@ import (
 )
 
 const rootHelp = `gpurun runs a kernel, such as a Python function, over millions of records on every GPU of
-the machine. It reads JSON lines, Parquet and CSV, forms batches, and writes the results in
+the machine. It reads JSON lines, Parquet, Arrow and CSV, forms batches, and writes the results in
 input order. No record is lost: one that fails stays in the output, marked with the reason.
 
   gpurun try embed.py in.jsonl                    # a few records, shown side by side

@@ -24,7 +24,7 @@ import (
 )
 
 const runHelp = `Run a kernel over INPUT on every GPU and write the results to OUTPUT in input order.
-INPUT is JSON lines, Parquet or CSV, plain or compressed; - is standard input.
+INPUT is JSON lines, Parquet, Arrow or CSV, plain or compressed; - is standard input.
 
   gpurun run -k embed.py in.jsonl -o out.jsonl
   gpurun run -f job.yaml

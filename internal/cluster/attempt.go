@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
@@ -21,7 +20,6 @@ const (
 	beatFile    = "beat.json"
 	endFile     = "end.json"
 	resultFile  = "result.json"
-	errorsName  = "errors.jsonl"
 )
 
 // Who is the process that makes an attempt.
@@ -123,11 +121,8 @@ func (a *Attempt) Errors() string {
 	if a.run.Manifest.Errors == "" {
 		return ""
 	}
-	return a.join(errorsName)
+	return a.join("errors.jsonl")
 }
-
-// Array is where the attempt writes an array of the manifest.
-func (a *Attempt) Array(array commit.Array) string { return a.join(arrayName(array)) }
 
 // Earlier returns the outputs of earlier attempts at the same shard, the newest claim
 // first. They may be unfinished, damaged, or still being written.
@@ -187,9 +182,7 @@ func (a *Attempt) finish(state string, err error) error {
 
 // discard removes the output of an attempt that another one has beaten.
 func (a *Attempt) discard() {
-	paths := []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"}
-	arrays, _ := filepath.Glob(a.join("column-*.npy"))
-	for _, path := range append(paths, arrays...) {
+	for _, path := range []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"} {
 		if path != "" {
 			_ = os.RemoveAll(path)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -71,7 +70,7 @@ type Input struct {
 	// Format is the format of all inputs: jsonl and others, see package decode. By default it is
 	// recognized by content.
 	Format string `json:"format,omitempty"`
-	// Columns are the columns of Parquet and CSV files to read, in this order; the default
+	// Columns are the columns of Parquet, Arrow and CSV files to read, in this order; the default
 	// is all. In a CSV file, a type may follow a name: "id:int64".
 	Columns []string `json:"columns,omitempty"`
 	// Stdin is read for "-"; nil means os.Stdin.
@@ -84,9 +83,6 @@ type Input struct {
 	// if unknown. They save reading what precedes the records; see MakeSurvey.
 	Place  *chunk.Chunk `json:"-"`
 	Counts []int64      `json:"-"`
-	// Table is what the input shows of the columns of an output that is a table; nil if it is not
-	// sampled yet. See MakeSurvey.
-	Table *columns.TableSpec `json:"-"`
 	// Reprocess also passes records that come in with an _error to the kernel; the
 	// _error is removed from those that succeed. By default they pass through unchanged.
 	Reprocess bool `json:"reprocess,omitempty"`
@@ -125,7 +121,7 @@ type Output struct {
 	Path string `json:"path,omitempty"`
 	// Stdout is written if Path is "-"; nil means os.Stdout.
 	Stdout io.Writer `json:"-"`
-	// Format is how the output is stored: jsonl, jsonl.gz, jsonl.zst or parquet. Default what
+	// Format is how the output is stored: jsonl, jsonl.gz, jsonl.zst, parquet or arrow. Default what
 	// the name of the output says, else jsonl. It must not contradict the name.
 	Format string `json:"format,omitempty"`
 	// Columns are the columns of an output that is a table, in this order, each perhaps with a type:

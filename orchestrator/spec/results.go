@@ -116,14 +116,6 @@ func (o Output) arrays() (all []commit.Array) {
 	return all
 }
 
-// ArrayFiles returns the full paths of the files of the arrays, masks included.
-func (o Output) ArrayFiles() (paths []string) {
-	for _, a := range o.arrays() {
-		paths = append(paths, files.Absolute(a.Path))
-	}
-	return paths
-}
-
 // Unresumable returns why a job cannot resume, "" if it can: a stream cannot be written
 // twice.
 func (r Results) Unresumable() string {
@@ -250,7 +242,7 @@ func checkArrays(o Output, r Results) error {
 		case r.Target.kind == stream:
 			return fault.NeedsFile.New("column %q cannot be stored as an array: that needs an output file, because row i belongs to line i of it", a.Column).Set("column")
 		case r.Format.Table:
-			return fault.BadArray.New("column %q cannot be stored as an array beside a Parquet file, which has typed columns of its own", a.Column).Set("column")
+			return fault.BadArray.New("column %q cannot be stored as an array beside a table, which has typed columns of its own", a.Column).Set("column")
 		}
 		for _, other := range o.Arrays[:i] {
 			if other.Column == a.Column {
@@ -268,7 +260,7 @@ func checkArrays(o Output, r Results) error {
 func checkTable(c Config, r Results) error {
 	if !r.Format.Table {
 		if len(c.Output.Columns) > 0 {
-			return fault.BadColumn.New("only an output that is a table has columns to choose; name it *.parquet").Set("columns")
+			return fault.BadColumn.New("only an output that is a table has columns to choose; name it *.parquet or *.arrow").Set("columns")
 		}
 		return nil
 	}

@@ -46,7 +46,7 @@ var Settings = []Setting{
 	{Name: "fetch-retries", Group: GroupFetch, Kind: Int, Field: "Fetch.Retries", Default: "4", Zero: -1, Help: "retry a fetch up to this many times after a failure that may pass"},
 	{Name: "fetch-allow-private", Group: GroupFetch, Kind: Bool, Field: "Fetch.AllowPrivate", Help: "let records name URLs of private and local addresses, and use the proxy that the environment names"},
 
-	{Name: "output", Short: "o", Group: GroupOutput, Field: "Output.Path", Value: "FILE", Path: whole, Common: true, Help: "output FILE (.jsonl, .jsonl.gz, .jsonl.zst, .parquet), FOLDER/ for output in parts with a manifest, or - for standard output"},
+	{Name: "output", Short: "o", Group: GroupOutput, Field: "Output.Path", Value: "FILE", Path: whole, Common: true, Help: "output FILE (.jsonl, .jsonl.gz, .jsonl.zst, .parquet, .arrow), FOLDER/ for output in parts with a manifest, or - for standard output"},
 	{Name: "output-format", Group: GroupOutput, Field: "Output.Format", Value: "FORMAT", Words: encode.Names(), Only: true, Shapes: true, Help: "FORMAT of the output: " + strings.Join(encode.Names(), ", ") + " (default: what the name of the output says, else jsonl)"},
 	{Name: "column", Group: GroupOutput, Kind: Repeated, Field: "Output.Arrays", Value: "NAME=FILE.npy", Path: afterName, Shapes: true, Help: "store column NAME of the results as a NumPy array and leave it out of the lines: NAME=FILE.npy, or NAME=FILE.f16.npy in half precision (repeatable); row i belongs to line i"},
 	{Name: "errors", Group: GroupOutput, Field: "Output.Errors", Value: "FILE", Endings: []string{"jsonl"}, Path: whole, Common: true, Shapes: true, Help: "write failed records to this FILE instead of the output"},
@@ -73,7 +73,7 @@ var Settings = []Setting{
 
 	{Name: "format", Group: GroupInput, Field: "Format", Value: "FORMAT", Words: []string{"openai-batch"}, Only: true, Shapes: true, Help: "FORMAT of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see gpurun manual llm#batch-files (default: openai-batch for openai: and serve: without a prompt, else any JSON)"},
 	{Name: "input-format", Group: GroupInput, Field: "Input.Format", Words: decode.Names(), Only: true, Shapes: true, Help: "format of the input instead of recognizing it: " + strings.Join(decode.Names(), ", ")},
-	{Name: "columns", Group: GroupInput, Kind: List, Field: "Input.Columns", Shapes: true, Help: "of a Parquet output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types"},
+	{Name: "columns", Group: GroupInput, Kind: List, Field: "Input.Columns", Shapes: true, Help: "of a Parquet or Arrow output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet, Arrow and CSV files, in CSV files with types"},
 	{Name: "limit", Group: GroupInput, Kind: Int, Field: "Input.Limit", Common: true, Shapes: true, Help: "process at most this many records (0: all)"},
 	{Name: "offset", Group: GroupInput, Kind: Int, Field: "Input.Offset", Shapes: true, Help: "skip this many records first"},
 	{Name: "bad-input", Group: GroupInput, Field: "Input.SkipBad", Default: "fail", Words: []string{"fail", "skip"}, Only: true, Help: "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it"},

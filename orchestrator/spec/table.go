@@ -26,7 +26,7 @@ func parseColumns(texts []string) (list []parquet.Column, err error) {
 		case c.Name == "":
 			return nil, fault.BadColumn.New("a column has no name").Set("columns")
 		case c.Name == parquet.ErrorColumn:
-			return nil, fault.BadColumn.New("%s is the last column of every Parquet output; it need not be named", parquet.ErrorColumn).Set("columns")
+			return nil, fault.BadColumn.New("%s is the last column of every table; it need not be named", parquet.ErrorColumn).Set("columns")
 		case slices.ContainsFunc(list, func(o parquet.Column) bool { return o.Name == c.Name }):
 			return nil, fault.BadColumn.New("column %q is named twice", c.Name).Set("columns")
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
-	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
@@ -85,13 +84,10 @@ func (t Target) Bytes() int64 {
 	return info.Size()
 }
 
-// Length returns how long the results are in the positions of failures: bytes before encoding, given
-// their size now and, of a file, the one before, -1 if that is unknown; or rows of a table.
+// Length returns the size of the results before they were encoded, given their size now and, of a
+// file, the one before, -1 if that is unknown.
 func (t Target) Length(f encode.Format, bytes, unencoded int64) (length int64, err error) {
-	switch {
-	case t.kind != parts && f.Table:
-		return tableRows(t.Name)
-	case t.kind != parts:
+	if t.kind != parts {
 		if length = f.Length(bytes, unencoded); length < 0 {
 			err = os.ErrNotExist
 		}
@@ -102,24 +98,6 @@ func (t Target) Length(f encode.Format, bytes, unencoded int64) (length int64, e
 		length += part.Length()
 	}
 	return length, err
-}
-
-// tableRows returns how many rows a table has.
-func tableRows(path string) (int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return 0, err
-	}
-	footer, err := parquet.ReadFooter(file, info.Size())
-	if err != nil {
-		return 0, err
-	}
-	return footer.Rows, nil
 }
 
 // Modified returns when the results were last written.

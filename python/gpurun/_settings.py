@@ -35,8 +35,8 @@ class Settings(TypedDict, total=False):
     "retry a fetch up to this many times after a failure that may pass"
     fetch_allow_private: bool
     "let records name URLs of private and local addresses, and use the proxy that the environment names"
-    output_format: Literal["jsonl", "jsonl.gz", "jsonl.zst", "parquet"]
-    "FORMAT of the output: jsonl, jsonl.gz, jsonl.zst, parquet (default: what the name of the output says, else jsonl)"
+    output_format: Literal["jsonl", "jsonl.gz", "jsonl.zst", "parquet", "arrow"]
+    "FORMAT of the output: jsonl, jsonl.gz, jsonl.zst, parquet, arrow (default: what the name of the output says, else jsonl)"
     column: Union[str, Sequence[str]]
     "store column NAME of the results as a NumPy array and leave it out of the lines: NAME=FILE.npy, or NAME=FILE.f16.npy in half precision (repeatable); row i belongs to line i"
     errors: Union[str, PathLike[str]]
@@ -94,7 +94,7 @@ class Settings(TypedDict, total=False):
     input_format: Literal["parquet", "arrow", "csv", "tsv", "jsonl"]
     "format of the input instead of recognizing it: parquet, arrow, csv, tsv, jsonl"
     columns: Union[str, Sequence[str]]
-    "of a Parquet output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet and CSV files, in CSV files with types"
+    "of a Parquet or Arrow output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet, Arrow and CSV files, in CSV files with types"
     limit: int
     "process at most this many records (0: all)"
     offset: int

@@ -181,11 +181,11 @@ func (s *sample) file(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	file := bytes.NewBufferString(Head)
-	var placed []Placed
+	var placed []parquet.Placed
 	for _, rows := range s.groups {
 		offset := int64(file.Len())
-		placed = append(placed, Placed{Offset: offset, Meta: rows.encode(t, s.schema, file)})
-		if n, size, err := placed[len(placed)-1].Size(); err != nil || n != int64(rows.Count) || size != int64(file.Len())-offset {
+		placed = append(placed, parquet.Placed{Offset: offset, Meta: rows.encode(t, s.schema, file)})
+		if n, size, err := Size(placed[len(placed)-1]); err != nil || n != int64(rows.Count) || size != int64(file.Len())-offset {
 			t.Fatalf("%d rows, %d bytes, %v", n, size, err)
 		}
 	}
@@ -348,7 +348,7 @@ func TestRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, size, _ := groups[2].Size()
+	last, size, _ := Size(groups[2])
 	for at := int(groups[0].Offset); at < int(groups[2].Offset+size); at += 53 {
 		if at >= int(groups[1].Offset) && at < int(groups[2].Offset) {
 			continue

@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -13,12 +12,6 @@ import (
 // Head is the first bytes of a file.
 const Head = parquet.Magic
 
-// Placed is a row group in its file.
-type Placed struct {
-	Offset int64
-	Meta   []byte // from Group.Finish
-}
-
 // groupMeta describes a row group until its file is complete. Offsets count as if it were the first row
 // group of a file.
 type groupMeta struct {
@@ -28,7 +21,7 @@ type groupMeta struct {
 }
 
 // decode returns the description, with the offsets of the place.
-func (p Placed) decode() (m groupMeta, err error) {
+func decode(p parquet.Placed) (m groupMeta, err error) {
 	_, err = parquet.Unmarshal(p.Meta, &m)
 	m.move(p.Offset - int64(len(Head)))
 	if err == nil && (len(m.Bounds) != len(m.Group.Columns) || len(m.Pages) != len(m.Group.Columns)) {
@@ -38,8 +31,8 @@ func (p Placed) decode() (m groupMeta, err error) {
 }
 
 // Size returns the rows of the row group, and its bytes in the file.
-func (p Placed) Size() (rows, size int64, err error) {
-	m, err := p.decode()
+func Size(p parquet.Placed) (rows, size int64, err error) {
+	m, err := decode(p)
 	return m.Group.Rows, m.Group.Packed, err
 }
 
@@ -65,7 +58,7 @@ const createdBy = "gpurun version 1.0.0"
 
 // Tail returns the end of a file with the given row groups: the index of its pages, and the footer.
 // The types of Arrow are the same in all parts of a folder, whatever each of them contains.
-func Tail(s parquet.Schema, groups []Placed, isPart bool) ([]byte, error) {
+func Tail(s parquet.Schema, groups []parquet.Placed, isPart bool) ([]byte, error) {
 	columns := s.All()
 	footer := parquet.FileMetaData{Version: 1, Schema: s.Elements(), CreatedBy: createdBy}
 	nulls := make([]int64, len(columns))
@@ -73,7 +66,7 @@ func Tail(s parquet.Schema, groups []Placed, isPart bool) ([]byte, error) {
 	at := int64(len(Head))
 	decoded := make([]groupMeta, len(groups))
 	for i, g := range groups {
-		m, err := g.decode()
+		m, err := decode(g)
 		if err == nil && len(m.Group.Columns) != len(columns) {
 			err = fmt.Errorf("%d columns, not %d", len(m.Group.Columns), len(columns))
 		}
@@ -118,20 +111,13 @@ func Tail(s parquet.Schema, groups []Placed, isPart bool) ([]byte, error) {
 // keyValues lists the columns of JSON, and describes all columns for programs that use Arrow: there,
 // vectors of a full column, without nulls, have a fixed size.
 func keyValues(s parquet.Schema, full func(column int) bool) []parquet.KeyValue {
-	names := []string{}
-	for _, c := range s.All() {
-		if c.Type.Base() == parquet.JSON {
-			names = append(names, c.Name)
-		}
-	}
-	list, _ := json.Marshal(names) // of strings, which cannot fail
-	return []parquet.KeyValue{{Key: parquet.JSONColumns, Value: string(list)}, {
+	return []parquet.KeyValue{{Key: parquet.JSONColumns, Value: s.JSONColumns()}, {
 		Key: "ARROW:schema", Value: s.Arrow(full),
 	}}
 }
 
 // ReadGroups returns the row groups of a file that this package has written.
-func ReadGroups(r io.ReaderAt, size int64) (list []Placed, err error) {
+func ReadGroups(r io.ReaderAt, size int64) (list []parquet.Placed, err error) {
 	footer, err := parquet.ReadFooter(r, size)
 	if err != nil {
 		return nil, err
@@ -152,7 +138,7 @@ func ReadGroups(r io.ReaderAt, size int64) (list []Placed, err error) {
 			*c = parquet.ColumnChunk{Meta: c.Meta}
 		}
 		m.move(int64(len(Head)) - offset)
-		list = append(list, Placed{offset, parquet.Marshal(m)})
+		list = append(list, parquet.Placed{Offset: offset, Meta: parquet.Marshal(m)})
 	}
 	return list, nil
 }

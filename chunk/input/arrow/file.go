@@ -2,7 +2,6 @@ package arrow
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -91,28 +90,11 @@ func (f *File) add(b block) {
 
 // readFooter finds the messages of a file, all of whose dictionaries precede its batches.
 func (f *File) readFooter(o format.Options) error {
-	const end = 4 + len(arrow.Magic)
-	if f.size < int64(arrow.Align+end) {
-		return errors.New("the file is truncated: it has no footer")
-	}
-	tail := make([]byte, end)
-	if _, err := f.reader.ReadAt(tail, f.size-int64(end)); err != nil && !errors.Is(err, io.EOF) {
+	footer, err := arrow.ReadFooter(f.reader, f.size)
+	if err != nil {
 		return err
 	}
-	length := int64(binary.LittleEndian.Uint32(tail))
-	switch {
-	case !bytes.HasSuffix(tail, []byte(arrow.Magic)):
-		return errors.New("the file is truncated: it does not end with " + arrow.Magic)
-	case length > f.size-int64(arrow.Align+end):
-		return fmt.Errorf("the file is damaged: its footer has %d bytes", length)
-	}
-	data := make([]byte, length)
-	if _, err := f.reader.ReadAt(data, f.size-int64(end)-length); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	footer := arrow.Root(data)
 	table, _ := footer.Table(1)
-	var err error
 	if f.decoder, err = newDecoder(message{kind: arrow.SchemaMessage, version: footer.Int(0, 2, 0), header: table}, o); err != nil {
 		return err
 	}

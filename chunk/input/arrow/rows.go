@@ -41,7 +41,7 @@ func (b *batch) lines() (lines []byte, done bool, err error) {
 		}
 	}()
 	defer recovered(&err)
-	b.dst = make([]byte, 0, blockBytes+blockBytes/8)
+	b.dst = make([]byte, 0, min(blockBytes+blockBytes/8, 256*(b.rows-b.next)))
 	for ; b.next < b.rows && len(b.dst) < blockBytes; b.next++ {
 		b.line()
 	}

@@ -152,7 +152,7 @@ type stream struct {
 
 // newStream reads the schema of a stream, or of a file as if it were one.
 func newStream(r io.Reader, o format.Options) (*stream, error) {
-	s := &stream{r: bufio.NewReaderSize(r, blockBytes)}
+	s := &stream{r: bufio.NewReaderSize(r, 64<<10)}
 	head, _ := s.r.Peek(arrow.Align)
 	if isFile(head) {
 		_, _ = s.r.Discard(arrow.Align)

@@ -80,6 +80,7 @@ type loader struct {
 	buffers      []byte // places of the buffers that are left
 	views        []byte // how many buffers the columns of views that are left have
 	codec        func(dst, packed []byte) ([]byte, error)
+	most         func(packed []byte) int64 // that it can return
 	version      int64
 	dictionaries map[int64]dictionary
 	// reserve asks for memory.
@@ -94,9 +95,9 @@ func newLoader(batch arrow.Table, b body, version int64, reserve func(int64) err
 	if compression, ok := batch.Table(3); ok {
 		switch number := compression.Int(0, 1, 0); number {
 		case arrow.CodecLZ4:
-			l.codec = codec.LZ4Frame
+			l.codec, l.most = codec.LZ4Frame, codec.LZ4Most
 		case arrow.CodecZstd:
-			l.codec = codec.Zstd
+			l.codec, l.most = codec.Zstd, codec.ZstdMost
 		default:
 			fail("its buffers are compressed with codec %d, which is unknown", number)
 		}
@@ -201,8 +202,8 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 	if unpacked == -1 {
 		return l.least(c, data, size)
 	}
-	if unpacked < 0 {
-		fail("column %q has a compressed buffer with %d bytes", c.name, unpacked)
+	if unpacked < 0 || unpacked > l.most(data) {
+		fail("column %q: %w", c.name, codec.ErrSize)
 	}
 	l.take(unpacked)
 	result, err := l.codec(make([]byte, unpacked), data)

@@ -1,0 +1,80 @@
+package arrow
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gpurun/gpurun/chunk/arrow"
+)
+
+// Rows decodes a record batch of a file that gpurun has written. It calls each for every row, which is
+// valid until each returns, as a row of a table.
+func (f *File) Rows(ctx context.Context, number int, each func(row []byte) error) (err error) {
+	defer recovered(&err)
+	batches := 0
+	for _, b := range f.blocks {
+		if b.kind != arrow.BatchMessage {
+			return errors.New("gpurun has not written the file: it has a dictionary")
+		}
+		if batches++; batches <= number {
+			continue
+		}
+		m, _, err := f.message(b.at)
+		if err != nil {
+			return truncated(err)
+		}
+		d := *f.decoder
+		loaded, err := d.batch(m, body{reader: f.reader, at: b.at + b.meta, length: m.body}).load(within(columns, f.memory))
+		if err != nil {
+			return err
+		}
+		var row []byte
+		for i := range loaded.rows {
+			row = row[:0]
+			for _, v := range loaded.members {
+				row = v.raw(row, i, true)
+			}
+			if err := errors.Join(ctx.Err(), each(row)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no record batch %d", number)
+}
+
+// raw appends a value as in a row of a table.
+func (v *values) raw(dst []byte, i int64, optional bool) []byte {
+	if optional {
+		if v.valid != nil && v.valid[i>>3]>>(i&7)&1 == 0 {
+			return append(dst, 0)
+		}
+		dst = append(dst, 1)
+	}
+	var from, to int64
+	switch v.layout {
+	case bitLayout:
+		return append(dst, v.data[i>>3]>>(i&7)&1)
+	case fixedLayout:
+		return v.typ.AppendFromArrow(dst, v.data[i*int64(v.width):][:v.width])
+	case bytesLayout:
+		from, to = v.span(i)
+		return v.typ.AppendFromArrow(dst, v.data[from:to])
+	case listLayout:
+		from, to = v.span(i)
+	case fixedListLayout:
+		from, to = i*int64(v.width), (i+1)*int64(v.width)
+	default:
+		fail("gpurun has not written the column %q", v.name)
+	}
+	if to > v.children[0].rows {
+		fail("a list ends at %d of %d elements", to, v.children[0].rows)
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(to-from))
+	for at := from; at < to; at++ {
+		dst = v.children[0].raw(dst, at, false)
+	}
+	return dst
+}
