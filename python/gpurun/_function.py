@@ -161,11 +161,17 @@ def dumps(parts):
             return later.get(id(value))
 
     buffer = io.BytesIO()
+    by_value = _own.not_found()
+    for module in by_value:
+        cloudpickle.register_pickle_by_value(module)
     try:
         Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(dict(parts))
     except Exception as error:
         raise CannotTravel("%s cannot travel to the workers: %s. Create what cannot be pickled in __init__(self, ctx) of a class, or in a setup "
                            "function (@gpurun.kernel(setup=…))" % (_culprit(parts), error)) from error
+    finally:
+        for module in by_value:
+            cloudpickle.unregister_pickle_by_value(module)
     return buffer.getvalue()
 
 

@@ -30,9 +30,29 @@ def by_value(value):
     if value.__module__ == "__main__" or "<locals>" in value.__qualname__ or "<lambda>" in value.__qualname__:
         return True
     found = sys.modules.get(value.__module__)
+    home = found
     for name in value.__qualname__.split("."):
         found = getattr(found, name, None)
-    return found is not value
+    return found is not value or not is_found(home)
+
+
+def is_found(module):
+    """Whether workers find a module by its name. Schedulers such as Airflow load files under names of their own."""
+    if not is_own(module):
+        return True
+    package = sys.modules.get(module.__name__.rpartition(".")[0])
+    folders = getattr(package, "__path__", None)
+    for finder in sys.meta_path:
+        spec = finder.find_spec(module.__name__, folders) if hasattr(finder, "find_spec") else None
+        if spec is not None:
+            return spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(module.__file__)
+    return False
+
+
+def not_found():
+    """The user's modules that workers do not find."""
+    loaded = [one for one in list(sys.modules.values()) if isinstance(one, types.ModuleType)]
+    return [one for one in loaded if one.__name__ != "__main__" and sys.modules.get(one.__name__) is one and not is_found(one)]
 
 
 def library(name):

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import functools
-import importlib
+import importlib.util
 import json
 import os
 import re
@@ -224,6 +224,23 @@ class Maps(Session):
                     Function(lambda batch: own_module.cut)
             importlib.reload(own_module)
             self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
+
+    def test_module_under_another_name(self):
+        """Airflow loads files under names that workers do not find: what such a file defines travels by value."""
+        with open("dag.py", "w", encoding="utf-8") as file:
+            file.write("UNIT = 2\n\ndef scale(n):\n    return n * UNIT\n\nclass Count:\n    def __init__(self, ctx):\n        super().__init__()\n"
+                       "    def __call__(self, batch):\n        return {'n': [scale(len(text)) for text in batch['text']]}\n")
+        digests = set()
+        for name in "unusual_prefix_1_dag", "unusual_prefix_2_dag":
+            spec = importlib.util.spec_from_file_location(name, "dag.py")
+            module = sys.modules[name] = importlib.util.module_from_spec(spec)
+            self.addCleanup(sys.modules.pop, name)
+            spec.loader.exec_module(module)
+            digests.add(Function(module.Count).digest)
+        self.assertEqual(self.numbers(module.Count), [2 * i for i in range(50)])
+        self.assertEqual(len(digests), 1)
+        module.UNIT = 3
+        self.assertNotIn(Function(module.Count).digest, digests)
 
     def test_interpreter(self):
         with open("python", "w", encoding="utf-8") as file:
