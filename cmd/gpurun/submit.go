@@ -44,7 +44,8 @@ func newSubmit() *cobra.Command {
 }
 
 const mergeHelp = `Verify the shards of OUTPUT and merge them, in input order. The result is identical to
-that of a single machine, and appears when it is complete.
+that of a single machine, and appears when it is complete. A Parquet file has the same
+rows, in row groups that end where shards end.
 
   gpurun submit merge /shared/out.jsonl
   gpurun submit merge --clean /shared/out/
