@@ -31,8 +31,12 @@ func TestReproducible(t *testing.T) {
 		env := append(os.Environ(), "OUT="+filepath.Join(dir, "dist"), "ARCH="+runtime.GOARCH, "GOCACHE="+filepath.Join(dir, "cache"),
 			"GOFLAGS="+[]string{"", "-buildvcs=true -modcacherw"}[i],
 			"VERSION=v9.8.7", "COMMIT=0123456789012345678901234567890123456789", "COMMIT_TIME=2026-01-02T03:04:05Z")
-		if i == 1 { // the same modules in another folder
-			env = append(env, "GOMODCACHE="+filepath.Join(dir, "modules"), "GOPROXY=file://"+modules+"/cache/download", "GOSUMDB=off", "TZ=Asia/Tokyo", "LC_ALL=C")
+		if i == 1 { // the same modules and C libraries in other folders
+			packages := filepath.Join(dir, "tools/sysroot/packages")
+			if err := os.CopyFS(packages, os.DirFS(filepath.Join(toolFolder(t), "sysroot/packages"))); err != nil {
+				t.Logf("SKIPPED: no C libraries of old systems: %v", err)
+			}
+			env = append(env, "GPURUN_TOOLS="+filepath.Join(dir, "tools"), "GOMODCACHE="+filepath.Join(dir, "modules"), "GOPROXY=file://"+modules+"/cache/download", "GOSUMDB=off", "TZ=Asia/Tokyo", "LC_ALL=C")
 		}
 		t.Log(command(t, dir, env, "bash", "scripts/wheel.sh"))
 		builds[i] = make(map[string][]byte)

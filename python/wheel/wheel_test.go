@@ -249,20 +249,25 @@ func starts(t *testing.T, program []byte) bool {
 	return exec.Command(path).Run() == nil
 }
 
+// toolFolder is where scripts keep what they have prepared.
+func toolFolder(t *testing.T) string {
+	t.Helper()
+	if folder := os.Getenv("GPURUN_TOOLS"); folder != "" {
+		return folder
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	return filepath.Join(cache, "gpurun-tools")
+}
+
 // TestOldSystems builds a small program with the compilers for old systems, as far as this
 // machine has prepared them.
 func TestOldSystems(t *testing.T) {
-	tools := os.Getenv("GPURUN_TOOLS")
-	if tools == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Skipf("SKIPPED: %v", err)
-		}
-		tools = filepath.Join(cache, "gpurun-tools")
-	}
 	for arch, want := range map[string]string{"amd64": "manylinux_2_28_x86_64", "arm64": "manylinux_2_28_aarch64"} {
 		t.Run(arch, func(t *testing.T) {
-			cc := filepath.Join(tools, "sysroot", "bin", "gpurun-cc-"+arch)
+			cc := filepath.Join(toolFolder(t), "sysroot", "bin", "gpurun-cc-"+arch)
 			if exec.Command(cc, "--version").Run() != nil {
 				t.Skipf("SKIPPED: scripts/sysroot.sh has not prepared a compiler for %s on this machine", arch)
 			}
