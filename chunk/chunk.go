@@ -10,6 +10,8 @@ type Chunk struct {
 	// Offset and Length are the byte range, from the start of a line to the end of one.
 	Offset int64 `json:"offset"`
 	Length int64 `json:"length"`
+	// Blobs is how many values each record of a spool file has beside its line; see BlobFile.
+	Blobs int `json:"blobs,omitempty"`
 	// First is the number of the first record in the whole input, from 0.
 	First int64 `json:"first"`
 	// Records is the number of records.
@@ -29,6 +31,9 @@ type Chunk struct {
 	Preceding int64 `json:"preceding,omitempty"`
 	Following int64 `json:"following,omitempty"`
 }
+
+// BlobFile is the file of the values that the records of File have beside their lines.
+func (c Chunk) BlobFile() string { return c.File + ".blobs" }
 
 // FileStart is where the lines of another input file begin in a chunk.
 type FileStart struct {

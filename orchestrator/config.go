@@ -121,6 +121,8 @@ type order struct {
 	inputs *source.Inputs
 	// stdin is standard input if the program feeds it with lines: see Stream.
 	stdin *format.Lines
+	// beside are values that the records of the only input have beside their lines; nil for none.
+	beside *source.Beside
 	// sick are devices to leave out, because records of the job failed on them.
 	sick    []SickDevice
 	preview bool // only a plan is wanted

@@ -35,12 +35,12 @@ func (o *order) limits() input.Limits {
 func (o *order) findInput() (err error) {
 	names := inputNames(o.Input)
 	o.inputs, err = source.Find(source.Options{
-		Names: names, Stdin: o.Input.Stdin, Lines: o.stdin, Format: o.Input.Format, Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
+		Names: names, Stdin: o.Input.Stdin, Lines: o.stdin, Beside: o.beside, Format: o.Input.Format, Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
 		NoMembers: o.Results.Batch, // whose lines have the members that the API knows
 		OriginOf:  folder.Origins(o.Output, o.Resume.WorkDir),
 	})
 	if err == nil {
-		o.Spec, err = o.Reading(o.inputs.Label(names), names, o.inputs.Paths())
+		o.Spec, err = o.Reading(o.inputs.Label(names), names, o.inputs.Paths(), len(o.inputs.Bytes()) > 0)
 	}
 	return err
 }
@@ -101,6 +101,7 @@ func (p *prepared) sampleInput(ctx context.Context) error {
 		return err
 	}
 	p.plan.note(addDeclared(p.columns.Table, declaredColumns(o.inputs.Files, decoding), o.Results.MayKeep)...)
+	addBytes(p.columns.Table, decoding.Bytes, o.Results.MayKeep)
 	return nil
 }
 
@@ -115,6 +116,7 @@ func (p *prepared) openOutput(ctx context.Context, f *folder.Folder) (*commit.Ou
 		}
 	}
 	p.job.Created, p.job.Cut, p.job.Layout = e.Manifest.Created, p.cut, p.layout.Get()
+	p.job.Bytes = p.beside()
 	if p.columns.IsTable() {
 		p.job.Declared = p.columns.Table.Input
 	}
@@ -127,7 +129,7 @@ func (p *prepared) openOutput(ctx context.Context, f *folder.Folder) (*commit.Ou
 // decoding is how the inputs are decoded: only the members that the job needs, if that is known.
 func (p *prepared) decoding() format.Options {
 	o, info := p.config, p.plan.Info
-	options := format.Options{Columns: o.Input.Columns, Types: o.Output.Columns, Threads: 1}
+	options := format.Options{Columns: o.Input.Columns, Types: o.Output.Columns, Bytes: p.bytes(), Threads: 1}
 	if len(o.Results.Kept) > 0 && info.OnlyInputs {
 		options.Members = slices.Concat(o.Results.Kept, info.Inputs, o.fetchFields(), p.lane.grouped, []string{errorMember})
 	}

@@ -87,7 +87,7 @@ func prepare(ctx context.Context, o *order, before *folder.Earlier, note func(st
 		func() error { return p.staff.findDevices(ctx, p.askKernel) },
 		func() error { return p.askAndCount(ctx) },
 		p.fit,
-		func() error { return p.members.check(ctx) },
+		func() error { p.noteBytes(); return p.members.check(ctx) },
 		p.compare,
 		// Claim last: a user must not wait for a GPU only to see an error, and the number
 		// of devices that there is work for is known only now.

@@ -86,6 +86,9 @@ func (r *rerun) compute(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if o.beside, err = r.bytesOfFailed(ctx); err != nil {
+		return Report{}, err
+	}
 	if report, done, err := r.reuse(ctx, &o); done || err != nil {
 		return report, err
 	}

@@ -37,7 +37,7 @@ func (p *prepared) setup() wire.Setup {
 			NoValidate: c.Input.NoValidate, GroupBy: plan.GroupBy, BatchCost: c.Batching.Cost,
 			Store: c.Results.Store, ErrorsApart: c.Output.Errors != "", Batch: c.Results.Batch, Step: c.Kernel.Name,
 			NaNFails: c.Kernel.NaN == NaNError, AutoBatch: c.Batching.Auto, GrowBatch: plan.GrowBatch,
-			Columns: p.columns,
+			Columns: p.columns, Bytes: p.beside(), BytesRead: p.bytesRead(),
 		},
 		Fetch: c.Fetch, Layout: p.layout.Get(),
 	}

@@ -77,13 +77,14 @@ func typeName(c format.Column) string { return cmp.Or(c.Lost, c.Type, "a list") 
 // passes through the job, as far as is known.
 func addDeclared(t *columns.TableSpec, list []*declared, isKept func(string) bool) (notes []string) {
 	var lost, differ []string
-	for _, c := range list {
+	for i, c := range list {
 		if c.Name == parquet.ErrorColumn || c.Name == "" || !isKept(c.Name) {
 			continue
 		}
 		sampled, is := t.Sample.Type(c.Name)
-		if !is {
-			t.Sample.Columns = append(t.Sample.Columns, parquet.Column{Name: c.Name})
+		if !is { // no record has it, or it is beside the lines
+			at := min(i, len(t.Sample.Columns))
+			t.Sample.Columns = slices.Insert(t.Sample.Columns, at, parquet.Column{Name: c.Name})
 		}
 		given := slices.ContainsFunc(t.Columns, func(o parquet.Column) bool { return o.Name == c.Name && o.Type != "" })
 		typ, err := parquet.ParseType(c.Type)

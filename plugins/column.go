@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -82,6 +84,7 @@ func (f float32s) appendArray(dst []byte, from, to int) []byte {
 const (
 	KindString = "string"
 	KindJSON   = "json"
+	KindBytes  = "bytes"
 )
 
 // Float32s returns a column of numbers, written with the fewest digits that identify a
@@ -123,6 +126,48 @@ func Strings(name string, values []string) Column {
 func JSON(name string, values [][]byte) Column {
 	verbatim := func(dst, value []byte) []byte { return append(dst, value...) }
 	return Column{Name: name, values: texts[[]byte]{series[[]byte]{KindJSON, values, verbatim}}}
+}
+
+// Bytes returns a column of bytes, such as images, one value per record, nil for null. In a Parquet
+// output, it is binary; in lines, base64.
+func Bytes(name string, values [][]byte) Column {
+	return Column{Name: name, values: blobs{texts[[]byte]{series[[]byte]{KindBytes, values, appendBase64}}}}
+}
+
+func appendBase64(dst, value []byte) []byte {
+	if value == nil {
+		return append(dst, "null"...)
+	}
+	dst = base64.StdEncoding.AppendEncode(append(dst, '"'), value)
+	return append(dst, '"')
+}
+
+// blobs are bytes, some of which may be null.
+type blobs struct{ texts[[]byte] }
+
+// pack sends one byte for each value before them: 0 for null.
+func (b blobs) pack(c *protocol.Carrier) *kernelpb.Block {
+	exist := make([]byte, len(b.list))
+	for i, value := range b.list {
+		if value != nil {
+			exist[i] = 1
+		}
+	}
+	return protocol.Pack(c, append([][]byte{exist}, b.list...))
+}
+
+// PackedBytes returns the column from what pack has sent.
+func PackedBytes(name string, items [][]byte) (Column, error) {
+	if len(items) == 0 || len(items[0]) != len(items)-1 {
+		return Column{}, errors.New("the number of bytes that say which values exist is wrong")
+	}
+	values := make([][]byte, len(items)-1)
+	for i, exists := range items[0] {
+		if exists != 0 {
+			values[i] = append([]byte{}, items[i+1]...)
+		}
+	}
+	return Bytes(name, values), nil
 }
 
 // Numbers returns a column of float32, float64, int64 or bool from their bytes, which it copies:
@@ -175,7 +220,7 @@ func (c Column) shapeWidth() int {
 	return width
 }
 
-// Kind returns the type of the values: float32, float64, int64, bool, KindString or KindJSON.
+// Kind returns the type of the values: float32, float64, int64, bool, KindString, KindJSON or KindBytes.
 func (c Column) Kind() string { return c.values.kind() }
 
 // Raw returns the values of the records from up to to as they are in memory, little-endian; a

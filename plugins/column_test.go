@@ -26,6 +26,7 @@ func TestColumnValues(t *testing.T) {
 		{"strings", Strings("c", []string{"", `a"b\c`, "line\nbreak\ttab\x00", "Grüße 👍", "bad \xff byte", "\u2028"}),
 			[]string{`""`, `"a\"b\\c"`, `"line\nbreak\ttab\u0000"`, `"Grüße 👍"`, "\"bad \ufffd byte\"", "\"\u2028\""}},
 		{"json", JSON("c", [][]byte{[]byte(`{"a":1}`), []byte(`[]`)}), []string{`{"a":1}`, `[]`}},
+		{"bytes", Bytes("c", [][]byte{{0xff, 0}, nil, {}}), []string{`"/wA="`, `null`, `""`}},
 		{"bool arrays", boolArrays("c", 2, []bool{true, false, false, true}), []string{"[true,false]", "[false,true]"}},
 		{"string arrays", Column{Name: "c", Width: 2, values: Strings("c", []string{"a", "b", "c", "d"}).values}, []string{`["a","b"]`, `["c","d"]`}},
 		{"two dimensions", Float32s("c", 4, []float32{1, 2, 3, 4, 5, float32(nan), 7, 8}).Shaped(2, 2), []string{"[[1.0,2.0],[3.0,4.0]]", "[[5.0,null],[7.0,8.0]]"}},

@@ -9,9 +9,9 @@ import (
 )
 
 // Fetched returns the file that was fetched for record i under the given name, and whether
-// files were fetched under that name at all (--fetch NAME=FIELD). A record whose file could
-// not be fetched does not reach the kernel. The kernel must not modify the file, nor use it
-// after the results are complete.
+// files were fetched under that name at all (--fetch NAME=FIELD, or a column of bytes). The file
+// is nil if the column's value is null. A record whose file could not be fetched does not reach the
+// kernel. The kernel must not modify the file, nor use it after the results are complete.
 func (b Batch) Fetched(i int, name string) (file []byte, found bool) {
 	k := slices.Index(b.fetched, name)
 	if k < 0 {
@@ -43,6 +43,17 @@ func (b Batch) withFetched(list []*kernelpb.Fetched, a *protocol.Arena) (Batch, 
 		}
 		if len(files) != len(b.records) {
 			return b, fmt.Errorf("a batch of %d records has %d files", len(b.records), len(files))
+		}
+		for i, file := range files {
+			if file == nil { // which means that it is null
+				files[i] = []byte{}
+			}
+		}
+		for _, i := range message.GetNulls() {
+			if int(i) >= len(files) {
+				return b, fmt.Errorf("a batch of %d records has no record %d", len(files), i)
+			}
+			files[i] = nil
 		}
 		names[k] = message.GetName()
 		for i, file := range files {

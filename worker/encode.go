@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -26,6 +27,9 @@ type encoder struct {
 	info      jsonline.Info
 
 	rows rowEncoder
+	// beside are the values that the record has beside its line, found by index.
+	blobs  *input.Blobs
+	beside []input.BlobAt
 
 	// origins adds where a record comes from, unless it is nil.
 	origins *record.OriginWriter
@@ -34,7 +38,10 @@ type encoder struct {
 }
 
 func newEncoder(options wire.Records, layout *columns.Layout, c chunk.Chunk) *encoder {
-	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, chunk: c}
+	e := &encoder{nanFails: options.NaNFails, reprocess: options.Reprocess, chunk: c, blobs: input.NewBlobs(c, len(options.Bytes))}
+	if len(options.Bytes) > 0 {
+		e.rows.bytes, e.rows.beside = options.Bytes, e
+	}
 	e.rows.use(layout)
 	if options.SourceField != "" {
 		e.origins = record.NewOriginWriter(options.SourceField)
@@ -53,6 +60,7 @@ func newEncoder(options wire.Records, layout *columns.Layout, c chunk.Chunk) *en
 type source struct {
 	record []byte
 	line   int64
+	index  int64 // its number in the input
 }
 
 // encode returns the output lines for a record from result i of results, each with its
@@ -74,6 +82,12 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 		return fault.ColumnMismatch.New("the result has none of the columns that the output stores")
 	}
 	start, values := len(e.buffer), len(r.values)
+	if r.table != nil && r.beside != nil {
+		var err error
+		if e.beside, err = e.blobs.Of(from.index); err != nil {
+			return fault.As(err)
+		}
+	}
 	old := e.takeMark(&from)
 	var refusal *fault.Error
 	switch result := results.At(i); result.Verdict {
@@ -97,6 +111,21 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 		e.buffer, r.values = e.buffer[:start], r.values[:values]
 	}
 	return refusal
+}
+
+// Size and Read are those of the values beside the record's line; see parquet.Values.
+func (e *encoder) Size(k int) int {
+	if !e.beside[k].IsBytes() {
+		return -1
+	}
+	return int(e.beside[k].Length)
+}
+
+func (e *encoder) Read(k int, dst []byte) error {
+	if _, err := e.blobs.ReadAt(dst, e.beside[k].Offset); err != nil && len(dst) > 0 {
+		return fault.InputChanged.Of(fault.Storage, "read the bytes of the record: %w", err)
+	}
+	return nil
 }
 
 // addOrigin adds where a record comes from to its line, which begins at start in the buffer.

@@ -26,6 +26,8 @@ type rowEncoder struct {
 	table  *parquet.Rows          // makes rows of lines; nil if the output is not a table
 	takes  func(name string) bool // whether the table has a column of this name
 	row    []byte                 // scratch
+	bytes  []string               // the names of the values beside lines
+	beside parquet.Values         // those of the current record; nil if there are none
 
 	// Of the last results:
 	results *plugins.Results
@@ -48,9 +50,12 @@ func (r *rowEncoder) use(layout *columns.Layout) {
 	if r.layout == layout {
 		return
 	}
-	*r = rowEncoder{layout: layout, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns))}
+	*r = rowEncoder{layout: layout, bytes: r.bytes, beside: r.beside, values: r.values[:0], raw: make([][]byte, len(layout.Columns)), memory: make([][]byte, len(layout.Columns))}
 	if layout.Table != nil {
 		r.table, r.takes = layout.Table.Rows(), layout.Table.Takes
+		if r.beside != nil {
+			r.table.Beside(r.bytes, r.beside)
+		}
 	}
 	var names []string
 	for _, c := range layout.Columns {

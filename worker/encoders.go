@@ -73,6 +73,13 @@ func (e *encoders) begin(task *batchTask) error {
 	return nil
 }
 
+// close closes the files of values beside the lines.
+func (e *encoders) close() {
+	for _, one := range e.all {
+		_ = one.blobs.Close()
+	}
+}
+
 // nulls returns how many numbers have become null.
 func (e *encoders) nulls() int64 {
 	n := int64(0)
@@ -99,7 +106,8 @@ func (e *encoder) encodeRange(task *batchTask, out *encoded, count int) {
 	out.ends, out.rowEnds = make([]int, 0, count), make([]int, 0, count)
 	for i := out.first; i < out.first+count; i++ {
 		if v := task.verdict(i); v.hasLines() {
-			from := source{task.records[i], task.batch.Records[task.sent[i]].Line}
+			in := task.batch.Records[task.sent[i]]
+			from := source{task.records[i], in.Line, in.Index}
 			if refusal := e.append(from, v.results, v.index); refusal != nil {
 				if out.refused == nil {
 					out.refused = make(map[int]*fault.Error)
@@ -127,7 +135,7 @@ func (v verdict) hasLines() bool {
 func (e *encoders) encode(record input.Record, i int, v verdict) (lines, values []byte, refusal *fault.Error) {
 	if len(e.ready) == 0 {
 		one := e.all[0]
-		lines, refusal = one.encode(source{record.Data, record.Line}, v.results, v.index)
+		lines, refusal = one.encode(source{record.Data, record.Line, record.Index}, v.results, v.index)
 		values = one.rows.values
 	} else {
 		out := &e.ready[i/len(e.ready[0].ends)]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +28,9 @@ import (
 type fetching struct {
 	fetcher *fetch.Fetcher
 	members []wire.FetchMember
-	names   []string         // of members
+	names   []string         // of members, then of bytes
+	blobs   *input.Blobs     // values beside the lines
+	read    []int            // which of them the kernel reads
 	wanted  *jsonline.Wanted // the mark, and the fields of members
 	chunk   chunk.Chunk
 	// maxBytes limits a line. marked: the kernel gets records that are marked as failed.
@@ -52,6 +55,7 @@ type fetchRecord struct {
 // fileOf is a file of a record.
 type fileOf struct {
 	item    *fetch.Item  // nil if the record names none
+	null    bool         // its value is null
 	failure *fault.Error // why the record has no file
 }
 
@@ -91,10 +95,16 @@ func newFetching(fetcher *fetch.Fetcher, setup wire.Setup, c chunk.Chunk) *fetch
 	if fetcher == nil {
 		return nil
 	}
-	f := &fetching{fetcher: fetcher, members: setup.Fetch.Members, maxBytes: setup.Records.MaxBytes, marked: setup.Records.Reprocess, chunk: c}
+	f := &fetching{
+		fetcher: fetcher, members: setup.Fetch.Members, blobs: input.NewBlobs(c, len(setup.Records.Bytes)),
+		maxBytes: setup.Records.MaxBytes, marked: setup.Records.Reprocess, chunk: c,
+	}
 	fields := []string{record.ErrorMember}
 	for _, m := range f.members {
 		f.names, fields = append(f.names, m.Name), append(fields, m.Field)
+	}
+	for _, name := range setup.Records.BytesRead {
+		f.names, f.read = append(f.names, name), append(f.read, slices.Index(setup.Records.Bytes, name))
 	}
 	f.wanted = jsonline.Want(fields...)
 	f.figures.reset()
@@ -134,13 +144,13 @@ func (f *fetching) scout(ctx context.Context, complete func()) {
 }
 
 // begin begins to fetch the files of a record.
-func (f *fetching) begin(ctx context.Context, r input.Record, start func(context.Context, string) *fetch.Item) fetchRecord {
+func (f *fetching) begin(ctx context.Context, r input.Record, start func(context.Context, fetch.File) *fetch.Item) fetchRecord {
 	begun := fetchRecord{index: r.Index, bytes: len(r.Data)}
 	var info jsonline.Info
 	if r.TooLong || f.wanted.Scan(r.Data, &info) != nil || !f.marked && info.Object && isMark(r.Data, info.Spans[0]) {
 		return begun
 	}
-	begun.fetch, begun.files = true, make([]fileOf, len(f.members))
+	begun.fetch, begun.files = true, make([]fileOf, len(f.names))
 	for k, m := range f.members {
 		var span jsonline.Span
 		if info.Object {
@@ -148,10 +158,40 @@ func (f *fetching) begin(ctx context.Context, r input.Record, start func(context
 		}
 		value, failure := fieldText(r.Data, span, m.Field)
 		if begun.files[k].failure = failure; failure == nil {
-			begun.files[k].item = start(ctx, value)
+			begun.files[k].item = start(ctx, fetch.Named(value))
 		}
 	}
+	f.beginBlobs(ctx, r, begun.files[len(f.members):], start)
 	return begun
+}
+
+// beginBlobs begins to read the values that a record has beside its line.
+func (f *fetching) beginBlobs(ctx context.Context, r input.Record, to []fileOf, start func(context.Context, fetch.File) *fetch.Item) {
+	if len(to) == 0 {
+		return
+	}
+	blobs, err := f.blobs.Of(r.Index)
+	for k := range to {
+		var blob input.BlobAt
+		if err == nil {
+			blob = blobs[f.read[k]]
+		}
+		switch {
+		case err != nil:
+			to[k].failure = fault.As(err)
+		case blob.IsBytes():
+			to[k].item = start(ctx, fetch.File{Part: io.NewSectionReader(f.blobs, blob.Offset, blob.Length)})
+		case blob.IsPath():
+			path := make([]byte, blob.Length)
+			if _, err := f.blobs.ReadAt(path, blob.Offset); err != nil {
+				to[k].failure = fault.InputChanged.Of(fault.Storage, "read the path of the file: %w", err)
+				continue
+			}
+			to[k].item = start(ctx, fetch.Named(string(path)))
+		default:
+			to[k].null = true
+		}
+	}
 }
 
 // fieldText returns the string that names a file.
@@ -249,8 +289,11 @@ func (f *fetching) await(ctx context.Context, r fetchRecord) (fetchRecord, error
 			}
 			f.figures.add("fetch_retries", float64(one.item.Retries()))
 		}
-		if one.failure != nil {
+		switch {
+		case one.failure != nil:
 			f.figures.add("fetch_failures", 1)
+			continue
+		case one.null:
 			continue
 		}
 		r.bytes += len(one.item.Bytes())
@@ -279,10 +322,15 @@ func (r *fetchRecord) contents() ([][]byte, *fault.Error) {
 	}
 	files := make([][]byte, len(r.files))
 	for k, one := range r.files {
-		if one.failure != nil {
+		switch {
+		case one.failure != nil:
 			return nil, one.failure
+		case !one.null:
+			files[k] = one.item.Bytes()
+			if files[k] == nil { // which would mean null
+				files[k] = []byte{}
+			}
 		}
-		files[k] = one.item.Bytes()
 	}
 	return files, nil
 }
@@ -309,6 +357,7 @@ func (f *fetching) stop() {
 		r.release()
 	}
 	f.ready = nil
+	_ = f.blobs.Close()
 }
 
 // release frees the memory of the files.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -40,6 +41,11 @@ func (l *layouts) proposeTable(task *batchTask) (_ *columns.Layout, decides bool
 	if !decides {
 		return undecided, false, nil
 	}
+	for i := range sample.Columns {
+		if c := &sample.Columns[i]; returnsBytes(task, c.Name) {
+			c.Type = parquet.Bytes
+		}
+	}
 	layout, err := l.spec.Table.Layout(typed, sample, own, order)
 	if err != nil {
 		return nil, false, fault.BadColumn.New("%w", err)
@@ -67,6 +73,17 @@ func kernelColumns(task *batchTask) (typed []columns.Column, own map[string]bool
 		}
 	}
 	return typed, own, order
+}
+
+// returnsBytes reports whether a result has a column of bytes of this name.
+func returnsBytes(task *batchTask, name string) bool {
+	is := func(c plugins.Column) bool { return c.Name == name && c.Kind() == plugins.KindBytes }
+	for i := range task.sent {
+		if v := task.verdict(i); v.hasLines() && slices.ContainsFunc(v.results.ColumnList(), is) {
+			return true
+		}
+	}
+	return false
 }
 
 // addOwn adds the members that a line does not take from its record.

@@ -84,7 +84,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 // openFetcher returns the worker's fetcher, which lives as long as the worker; nil if no files are
 // fetched.
 func (w *Worker) openFetcher() *fetch.Fetcher {
-	if o := w.setup.Fetch; w.fetcher == nil && len(o.Members) > 0 {
+	if o := w.setup.Fetch; w.fetcher == nil && len(o.Members)+len(w.setup.Records.BytesRead) > 0 {
 		held := heldBatches + max(1, w.host.info.InFlight) + w.host.info.Ahead
 		w.fetcher = fetch.New(fetch.Options{
 			Fetch: o, HoldBytes: int64(held) * int64(w.setup.Records.BatchBytes),

@@ -129,6 +129,11 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (segment chunk.Segme
 		p.finished = true
 		close(p.tasks)
 		<-p.done
+		for range cap(p.idle) {
+			lines := <-p.idle
+			lines.close()
+			p.idle <- lines
+		}
 	}
 	if !discard && p.failure == nil {
 		segment, p.failure = p.part.Close(rest)

@@ -41,6 +41,8 @@ type loggedChunk struct {
 	Line int64 `json:"line"`
 	Rows bool  `json:"rows,omitempty"`
 	chunk.FileSum
+	// Blobs is the checksum of the values that the records have beside their lines.
+	Blobs chunk.FileSum `json:"blobs,omitzero"`
 	// Last: the chunk ended with the section. Open: without a line feed.
 	Last bool `json:"last,omitempty"`
 	Open bool `json:"open,omitempty"`
@@ -57,7 +59,7 @@ type loggedChunk struct {
 
 // same reports whether two chunks of a section hold the same lines.
 func (c loggedChunk) same(d loggedChunk) bool {
-	return c.FileSum == d.FileSum && c.Records == d.Records && c.At == d.At && c.Line == d.Line
+	return c.FileSum == d.FileSum && c.Blobs == d.Blobs && c.Records == d.Records && c.At == d.At && c.Line == d.Line
 }
 
 // sectionEnd is what a section turned out to have.

@@ -102,8 +102,7 @@ func (r *section) skip(ctx context.Context) (_ sectionEnd, done bool, _ error) {
 		if r.holds(logged) {
 			continue
 		}
-		sum, err := chunk.SumFile(ctx, r.spoolPath(logged.Index))
-		if !keep || len(r.Files) > 1 || err != nil || sum != logged.FileSum {
+		if !keep || len(r.Files) > 1 || !logged.spooled(ctx, r.spoolPath(logged.Index)) {
 			return sectionEnd{}, false, nil
 		}
 	}
@@ -111,6 +110,9 @@ func (r *section) skip(ctx context.Context) (_ sectionEnd, done bool, _ error) {
 		c := chunk.Chunk{First: logged.At, Records: logged.Records, Line: logged.Line, Length: logged.Bytes, Source: r.Files[0].Name, Rows: logged.Rows}
 		if !r.holds(logged) {
 			c.File = r.spoolPath(logged.Index)
+			if logged.Blobs.Bytes > 0 {
+				c.Blobs = r.source.options.Blobs
+			}
 		}
 		if err := r.emit(ctx, c, logged, 0); err != nil {
 			return sectionEnd{}, true, err
@@ -181,7 +183,7 @@ func (r *section) emit(ctx context.Context, c chunk.Chunk, logged loggedChunk, b
 	s.total += c.Records
 	s.blank += blank
 	if c.Records > 0 && c.File != "" && c.File != r.Path {
-		s.spool.add(c)
+		s.spool.add(c, logged.Blobs.Bytes)
 	}
 	s.mu.Unlock()
 	if c.Records > 0 && !s.await(ctx, func() bool {

@@ -106,6 +106,8 @@ type Options struct {
 	// Earlier is what earlier runs have computed. It is not returned again, and need not be
 	// read again; nil for nothing.
 	Earlier Earlier
+	// Blobs is how many values each record of a spool file has beside its line.
+	Blobs int
 	// Keep keeps spool files until Durable reports that they are not needed, and the folder
 	// when the source is closed. The spool then has no limit: streams are copied as fast as
 	// they arrive.

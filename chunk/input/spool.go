@@ -25,9 +25,10 @@ type spoolWriter struct {
 	in  *section
 	ctx context.Context
 
-	name string      // of the file
-	rows func() bool // its lines are rows
-	line int64       // number of the next line in its file
+	name  string               // of the file
+	rows  func() bool          // its lines are rows
+	blobs func() []format.Blob // of its next line; nil if its lines have none
+	line  int64                // number of the next line in its file
 
 	begun   bool          // the beginning of the line is already written,
 	lineAt  int64         // at this place in the chunk,
@@ -48,6 +49,7 @@ type spooledChunk struct {
 	out  *bufio.Writer
 
 	sum    chunk.FileSum
+	blobs  *BlobWriter // nil if records have none
 	lines  int64
 	ended  bool         // the last line has a line feed
 	was    *loggedChunk // what the log says about the chunk; nil for nothing
@@ -74,7 +76,7 @@ func (r *section) readLines(ctx context.Context) (sectionEnd, error) {
 func (w *spoolWriter) copyFile(file SectionFile) error {
 	w.name = file.Name
 	lines, err := file.Open(w.ctx)
-	w.rows = lines.CountsRows
+	w.rows, w.blobs = lines.CountsRows, lines.Blobs
 	if err != nil {
 		return w.damaged(file, err, 1)
 	}
@@ -213,8 +215,7 @@ func (w *spoolWriter) endFile() error {
 	if len(w.in.Files) > 1 && w.begun {
 		return w.copyLines(newline)
 	}
-	w.endLine(false)
-	return nil
+	return spoolFault(w.endLine(false))
 }
 
 // full reports whether the limit is reached. The rest of the stream is not read. After the last
@@ -266,7 +267,9 @@ func (w *spoolWriter) copyLines(data []byte) error {
 		if !ended {
 			break
 		}
-		w.endLine(true)
+		if err := w.endLine(true); err != nil {
+			return spoolFault(err)
+		}
 		if w.skipped || w.chunk.was == nil && !w.ends(w.chunk.Length+int64(at-from)) {
 			continue
 		}
@@ -290,6 +293,7 @@ func (w *spoolWriter) copyLines(data []byte) error {
 
 // ends reports whether the chunk ends at this length, because of its content.
 func (w *spoolWriter) ends(length int64) bool {
+	length += w.chunk.blobs.bytes()
 	return w.chunk.Records >= w.in.source.options.ChunkRecords || length >= spoolBytes || len(w.chunk.Files) >= maxChunkFiles
 }
 
@@ -317,6 +321,9 @@ func (w *spoolWriter) beginLine() (err error) {
 func (w *spoolWriter) beginChunk() (err error) {
 	c := &spooledChunk{Chunk: chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows()}, was: w.in.expected(w.index)}
 	w.chunk = c
+	if c.Blobs = w.in.source.options.Blobs; c.Blobs > 0 {
+		c.blobs = &BlobWriter{each: c.Blobs}
+	}
 	if c.done = c.was != nil && w.in.holds(*c.was); c.done {
 		return nil
 	}
@@ -326,27 +333,33 @@ func (w *spoolWriter) beginChunk() (err error) {
 	}
 	c.out = spoolWriters.Get().(*bufio.Writer)
 	c.out.Reset(c.file)
-	return nil
+	return c.blobs.open(c.BlobFile())
 }
 
-// endLine counts the line, if one was begun. fed: it ends with a line feed.
-func (w *spoolWriter) endLine(fed bool) {
+// endLine counts the line, if one was begun, and writes its blobs. fed: it ends with a line feed.
+func (w *spoolWriter) endLine(fed bool) error {
 	if !w.begun {
-		return
+		return nil
 	}
 	w.begun = false
 	w.line++
 	if !w.blank {
 		w.seen++
 	}
+	var blobs []format.Blob
+	if w.blobs != nil && !w.blank {
+		blobs = w.blobs()
+	}
 	if w.skipped {
-		return
+		return nil
 	}
 	w.chunk.ended = fed
 	w.chunk.lines++
-	if !w.blank {
-		w.chunk.Records++
+	if w.blank {
+		return nil
 	}
+	w.chunk.Records++
+	return w.chunk.blobs.Add(blobs)
 }
 
 // write adds bytes to a chunk. It compares those of the logged chunk when the last of them
@@ -356,7 +369,7 @@ func (c *spooledChunk) write(data []byte) error {
 		if left := c.was.Bytes - c.Length; left > 0 && left <= int64(len(data)) {
 			sum := c.sum
 			_, _ = sum.Write(data[:left])
-			c.prefix = sum.CRC == c.was.CRC
+			c.prefix = sum.CRC == c.was.CRC && c.blobs.sum() == c.was.Blobs
 		}
 	}
 	_, _ = c.sum.Write(data)
@@ -379,7 +392,7 @@ func (c *spooledChunk) close(durable bool) error {
 	}
 	c.out.Reset(nil)
 	spoolWriters.Put(c.out)
-	return cmp.Or(err, c.file.Close())
+	return cmp.Or(err, c.file.Close(), c.blobs.Close(durable))
 }
 
 // finish passes on the last chunk, at the end of the section.
@@ -406,7 +419,7 @@ func (w *spoolWriter) cut(last bool) error {
 	}
 	blank := c.lines - c.Records
 	w.found.Blank += blank
-	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: c.sum, Last: last, Open: last && !c.ended}
+	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: c.sum, Blobs: c.blobs.sum(), Last: last, Open: last && !c.ended}
 	if c.Records > 0 {
 		if err := w.compare(c, &logged); err != nil {
 			return err
@@ -415,6 +428,7 @@ func (w *spoolWriter) cut(last bool) error {
 		w.found.Records += c.Records
 	} else if c.File != "" {
 		_ = os.Remove(c.File) // otherwise Release or Close removes it
+		_ = os.Remove(c.BlobFile())
 	}
 	return w.in.emit(w.ctx, c.Chunk, logged, blank)
 }

@@ -16,7 +16,10 @@ type spoolFiles struct {
 }
 
 // spoolFile is a file of the spool: how many of its records are still needed.
-type spoolFile struct{ records, bytes int64 }
+type spoolFile struct {
+	records, bytes int64
+	blobs          string // the file of the values beside its lines, "" if there are none
+}
 
 // keptChunk is a chunk whose spool file is kept: the number of the record behind its last one.
 // A kept spool replaces a stream that cannot be read again.
@@ -25,10 +28,14 @@ type keptChunk struct {
 	file string
 }
 
-// add adds the file of a chunk.
-func (s *spoolFiles) add(c chunk.Chunk) {
-	s.files[c.File] = spoolFile{records: c.Records, bytes: c.Length}
-	s.bytes += c.Length
+// add adds the file of a chunk, and that of its blobs, which have so many bytes.
+func (s *spoolFiles) add(c chunk.Chunk, blobs int64) {
+	file := spoolFile{records: c.Records, bytes: c.Length + blobs}
+	if c.Blobs > 0 {
+		file.blobs = c.BlobFile()
+	}
+	s.files[c.File] = file
+	s.bytes += file.bytes
 }
 
 // hold keeps the file of a chunk, if files are kept. Chunks are held in order.
@@ -63,9 +70,13 @@ func (s *spoolFiles) durable(next int64) {
 }
 
 func (s *spoolFiles) remove(path string) {
-	s.bytes -= s.files[path].bytes
+	file := s.files[path]
+	s.bytes -= file.bytes
 	delete(s.files, path)
 	_ = os.Remove(path)
+	if file.blobs != "" {
+		_ = os.Remove(file.blobs)
+	}
 }
 
 // spoolFault is the fault of a spool file that cannot be written.

@@ -15,10 +15,29 @@ type Rows struct {
 	columns []rowColumn
 	wanted  *jsonline.Wanted
 	info    jsonline.Info
+	beside  Values // nil if there are none
+}
+
+// Values are values of a result that are not in its line: bytes.
+type Values interface {
+	// Size returns the bytes of a value, -1 for a null.
+	Size(k int) int
+	// Read reads a value into dst, which has this size.
+	Read(k int, dst []byte) error
+}
+
+// Beside adds columns whose values are not in lines, unless a line has the member. values returns
+// those of the next row.
+func (r *Rows) Beside(names []string, values Values) {
+	r.beside = values
+	for i := range r.columns {
+		r.columns[i].beside = slices.Index(names, r.columns[i].Name)
+	}
 }
 
 type rowColumn struct {
 	Column
+	beside     int // the number of its values beside the lines, -1 for none
 	parser     *valueParser
 	dimensions []int // of a typed column
 	rowBytes   int   // of a typed column
@@ -29,7 +48,7 @@ func (s Schema) Rows() *Rows {
 	r := &Rows{schema: s}
 	var names []string
 	for _, c := range s.All() {
-		column := rowColumn{Column: c, parser: newValueParser(c.Type), dimensions: c.Dimensions}
+		column := rowColumn{Column: c, beside: -1, parser: newValueParser(c.Type), dimensions: c.Dimensions}
 		if c.Width > 0 && len(c.Dimensions) == 0 {
 			column.dimensions = []int{c.Width}
 		}
@@ -65,6 +84,11 @@ func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
 				return dst[:start], err
 			}
 			continue
+		case !span.Present() && c.beside >= 0 && !failed:
+			if dst, err = r.appendBeside(dst, c); err != nil {
+				return dst[:start], err
+			}
+			continue
 		case !span.Present() || string(line[span.ValueStart:span.ValueEnd]) == "null":
 			dst = append(dst, 0)
 			continue
@@ -85,6 +109,29 @@ func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
 		return dst, r.unknown(line)
 	}
 	return dst, nil
+}
+
+// appendBeside appends a value that is not in the line.
+func (r *Rows) appendBeside(dst []byte, c *rowColumn) ([]byte, error) {
+	size := r.beside.Size(c.beside)
+	if size < 0 {
+		return append(dst, 0), nil
+	}
+	of, _ := c.Type.traits()
+	dst = append(dst, 1)
+	switch of.kind {
+	case Bytes:
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(size))
+	case fixed:
+		if size != int(of.length) {
+			return dst, fmt.Errorf("column %q: a value of %d bytes, not of %d", c.Name, size, of.length)
+		}
+	default:
+		return dst, fmt.Errorf("column %q: the input has bytes, which are not %s %s", c.Name, article(c.Type), c.Type)
+	}
+	at := len(dst)
+	dst = slices.Grow(dst, size)[:at+size]
+	return dst, r.beside.Read(c.beside, dst[at:])
 }
 
 // unknown returns an error if a line has a member that is not a column.

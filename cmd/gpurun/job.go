@@ -151,9 +151,6 @@ func (j *jobCommand) configure() (orchestrator.Config, error) {
 
 func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 	c = j.config
-	if err := checkFetch(j.flags, c.Fetch); err != nil {
-		return c, err
-	}
 	c.Input.Columns = joinTypes(c.Input.Columns)
 	spec.PlaceColumns(&c.Input, &c.Output)
 	if file := textOf(j.flags, "monitor-config"); file != "" {
@@ -171,16 +168,6 @@ func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 		return c, err
 	}
 	return c, j.options.Lease.check(c)
-}
-
-// checkFetch refuses settings of how files are fetched if none are.
-func checkFetch(flags *pflag.FlagSet, fetch orchestrator.Fetch) error {
-	for _, s := range spec.Settings {
-		if s.Group == spec.GroupFetch && flags.Changed(s.Name) && len(fetch.Members) == 0 && flags.Lookup("fetch") != nil {
-			return fault.FlagsClash.New("--%s needs --fetch NAME=FIELD", s.Name)
-		}
-	}
-	return nil
 }
 
 // kernelDir returns the folder in which the kernel runs: that of the job file if it names

@@ -56,9 +56,6 @@ func newTry() *cobra.Command {
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config.Kernel.Name = args[0]
-			if err := checkFetch(cmd.Flags(), config.Fetch); err != nil {
-				return err
-			}
 			if err := setKernel(&config.Kernel, cmd.Flags()); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -14,7 +15,7 @@ import (
 // be read does not reach the kernel. Relative paths begin in
 // folder: the input's, or . for a stream.
 func (s *Sample) fetchFiles(ctx context.Context, folder string) {
-	if len(s.Fetch.Members) == 0 {
+	if len(s.Fetch.Members)+len(s.bytes) == 0 {
 		return
 	}
 	s.Fetch.Root = cmp.Or(s.Fetch.Root, folder)
@@ -26,7 +27,10 @@ func (s *Sample) fetchFiles(ctx context.Context, folder string) {
 			continue
 		}
 		var err error
-		if record.files, err = filesOf(ctx, fetcher, s.Fetch.Members, record.line); err != nil {
+		if record.files, err = filesOf(ctx, fetcher, s.Fetch.Members, record.line); err == nil {
+			err = record.addBlobs(ctx, fetcher, len(s.bytes))
+		}
+		if err != nil {
 			record.invalid = err.Error()
 		}
 	}
@@ -45,12 +49,41 @@ func filesOf(ctx context.Context, fetcher *fetch.Fetcher, members []orchestrator
 		if !found {
 			return nil, fault.NoMember.New("the record has no member %q that is a string", m.Field)
 		}
-		item := fetcher.Do(ctx, value)
-		if failure := item.Wait(ctx); failure != nil {
-			return nil, failure
+		file, err := fetchFile(ctx, fetcher, value)
+		if err != nil {
+			return nil, err
 		}
-		files = append(files, append([]byte{}, item.Bytes()...))
-		item.Release()
+		files = append(files, file)
 	}
 	return files, nil
+}
+
+// fetchFile returns a file that a record names.
+func fetchFile(ctx context.Context, fetcher *fetch.Fetcher, name string) ([]byte, error) {
+	item := fetcher.Do(ctx, fetch.Named(name))
+	if failure := item.Wait(ctx); failure != nil {
+		return nil, failure
+	}
+	defer item.Release()
+	return append([]byte{}, item.Bytes()...), nil
+}
+
+// addBlobs adds the values of bytes to the files of a record: nil for a null.
+func (r *sampleRecord) addBlobs(ctx context.Context, fetcher *fetch.Fetcher, each int) error {
+	for k := range each {
+		var file []byte
+		if k < len(r.blobs) {
+			switch one := r.blobs[k]; one.Kind {
+			case format.BytesBlob:
+				file = append([]byte{}, one.Data...)
+			case format.PathBlob:
+				var err error
+				if file, err = fetchFile(ctx, fetcher, string(one.Data)); err != nil {
+					return err
+				}
+			}
+		}
+		r.files = append(r.files, file)
+	}
+	return nil
 }

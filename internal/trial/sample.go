@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,8 @@ type sampleRecord struct {
 	rows    bool   // the file is a table
 	line    []byte
 	invalid string   // why the line is not a record; empty if it is one
-	files   [][]byte // that it names, in the order of the settings
+	files   [][]byte // that it names, in the order of the settings, and the values of bytes
+	blobs   []format.Blob
 }
 
 // place returns where the record is, for people.
@@ -49,6 +51,7 @@ type Sample struct {
 	Count int
 	Fetch orchestrator.Fetch
 
+	bytes   []string // columns of bytes
 	records []sampleRecord
 }
 
@@ -69,19 +72,15 @@ func (s *Sample) Read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.bytes = slices.DeleteFunc(inputs.Bytes(), func(name string) bool {
+		return slices.ContainsFunc(s.Fetch.Members, func(m orchestrator.FetchMember) bool { return m.Name == name })
+	})
 	for _, file := range inputs.Files {
 		name := ""
 		if len(inputs.Files) > 1 {
 			name = file.Name
 		}
-		err := file.Each(ctx, format.Options{Threads: 1, Columns: s.Columns}, math.MaxInt64, func(line record.Line) bool {
-			if s.Skip--; s.Skip < 0 {
-				s.Count--
-				s.records = append(s.records, checked(sampleRecord{file: name, number: line.Line, rows: line.Rows, line: bytes.Clone(bytes.TrimSpace(line.Data))}))
-			}
-			return s.Count > 0
-		})
-		if err != nil {
+		if err := s.readFile(ctx, file, name); err != nil {
 			return fault.InputUnreadable.Of(fault.Usage, "read input: %w", err)
 		}
 		if s.Count <= 0 {
@@ -93,6 +92,28 @@ func (s *Sample) Read(ctx context.Context) error {
 	}
 	s.fetchFiles(ctx, filepath.Dir(inputs.Files[0].Path))
 	return nil
+}
+
+// readFile reads records of a file. Values of bytes travel beside the lines.
+func (s *Sample) readFile(ctx context.Context, file source.File, name string) error {
+	lines, err := file.Lines(ctx, format.Options{Threads: 1, Columns: s.Columns, Bytes: &format.Bytes{Names: s.bytes, Beside: s.bytes}})
+	if err != nil {
+		return err
+	}
+	defer lines.Close()
+	return source.EachLine(lines, math.MaxInt64, func(line record.Line) bool {
+		var blobs []format.Blob
+		if lines.Blobs != nil {
+			blobs = lines.Blobs()
+		}
+		if s.Skip--; s.Skip < 0 {
+			s.Count--
+			s.records = append(s.records, checked(sampleRecord{
+				file: name, number: line.Line, rows: lines.CountsRows(), line: bytes.Clone(bytes.TrimSpace(line.Data)), blobs: blobs,
+			}))
+		}
+		return s.Count > 0
+	})
 }
 
 // Lines returns the records that were read. Unlike in a job, a line that is none is an error.

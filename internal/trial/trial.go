@@ -48,6 +48,7 @@ type Trial struct {
 	end     func()   // frees what opened leaves
 	size    int      // records per batch; 0 means no preference
 	fetched []string // the names under which records have files
+	reads   bool     // the kernel reads files
 
 	failed, raised int // records; raised are those that an exception or error failed
 }
@@ -58,9 +59,11 @@ func (t *Trial) Run(ctx context.Context, s Sample) error {
 	for _, m := range s.Fetch.Members {
 		t.fetched = append(t.fetched, m.Name)
 	}
+	named := len(t.fetched) > 0
+	t.fetched = append(t.fetched, s.bytes...)
 	defer restoreTerminal()()
 	defer proc.KillChildren() // processes that the kernel left behind
-	err := t.open(ctx)
+	err := t.open(ctx, named)
 	if err == nil {
 		err = t.compute(ctx, s.records)
 	}
@@ -83,8 +86,8 @@ func (t *Trial) Run(ctx context.Context, s Sample) error {
 	return err
 }
 
-// open starts and opens the kernel.
-func (t *Trial) open(ctx context.Context) (err error) {
+// open starts and opens the kernel. fetches: it must read files that records name.
+func (t *Trial) open(ctx context.Context, fetches bool) (err error) {
 	fmt.Fprintf(os.Stderr, "%s on %s\n", t.Kernel, t.Device.Name)
 	if t.opened, t.end, err = startInTerminal(ctx, t.Named, t.Env, t.Dir); err != nil {
 		return err
@@ -96,7 +99,7 @@ func (t *Trial) open(ctx context.Context) (err error) {
 	if info.NeedsGPU && !t.Device.GPU {
 		return fault.NeedsGPU.Of(fault.NoDevice, "kernel %s needs a GPU, and %s is not one", t.Kernel, t.Device.Name)
 	}
-	if t.fetched != nil && !info.ReadsFetched {
+	if t.reads = info.ReadsFetched; fetches && !t.reads {
 		return fault.KernelUnsuited.New("kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them", t.Kernel).Set("fetch")
 	}
 	t.size = info.BatchSize
@@ -160,7 +163,11 @@ func (t *Trial) batch(ctx context.Context, records []sampleRecord) error {
 			return nil
 		}
 	}
-	results, err := plugins.Call(ctx, t.opened, plugins.NewBatch(lines).WithFetched(t.fetched, files))
+	batch := plugins.NewBatch(lines)
+	if t.reads {
+		batch = batch.WithFetched(t.fetched, files)
+	}
+	results, err := plugins.Call(ctx, t.opened, batch)
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 	case ctx.Err() != nil || kind == fault.Crash || kind == fault.Device || kind == fault.Incompatible:

@@ -112,6 +112,10 @@ type Records struct {
 	Step  string `json:"step"`
 	// NaNFails: NaN and infinity fail their record instead of becoming null.
 	NaNFails bool `json:"nan_fails,omitempty"`
+	// Bytes are the names of the values that records have beside their lines; see Chunk.Blobs.
+	// BytesRead are those that the kernel gets, like fetched files.
+	Bytes     []string `json:"bytes,omitempty"`
+	BytesRead []string `json:"bytes_read,omitempty"`
 	// Columns are stored as raw values; nil for none.
 	Columns *columns.Spec `json:"columns,omitempty"`
 }

@@ -33,7 +33,7 @@ func (f *Fleet) giveUp(ctx context.Context, t queue.Task, why *fault.Error) (seg
 // workers turn answers into lines.
 func (f *Fleet) writeAnswers(ctx context.Context, t queue.Task, why *fault.Error) (chunk.Segment, error) {
 	w, err := f.Process.Start(fmt.Sprintf("give-up-%d", f.numbers.Add(1)), func(setup *wire.Setup) {
-		setup.GiveUp, setup.Fetch, setup.Proven = why, wire.Fetch{}, nil
+		setup.GiveUp, setup.Fetch, setup.Records.BytesRead, setup.Proven = why, wire.Fetch{}, nil, nil
 	})
 	if err != nil {
 		return chunk.Segment{}, err

@@ -60,6 +60,9 @@ type Manifest struct {
 	// Declared are the columns of a table whose types the input declares, for a retry that
 	// decides the layout: it reads other files.
 	Declared []parquet.Column `json:"declared,omitempty"`
+	// Bytes are the names of the values that records have beside their lines. A retry reads them from
+	// the input.
+	Bytes []string `json:"bytes,omitempty"`
 	// Sum is the checksum of everything else: a damaged cut would change the output.
 	Sum string `json:"sum"`
 }

@@ -33,6 +33,8 @@ type Options struct {
 	// Stdin is standard input. Lines, if set, is what is read of it instead, as it is.
 	Stdin io.Reader
 	Lines *format.Lines
+	// Beside are values that the records of the only file have beside their lines; nil for none.
+	Beside *Beside
 	// Format and Columns are those that the user chose; "" and nil by default.
 	Format  string
 	Columns []string
@@ -61,6 +63,7 @@ type File struct {
 	sum  chunk.CRC   // of samples of its content
 	// members are those that its folders give to its records.
 	members []format.Member
+	beside  *Beside
 	// stream is read if it is not a file, and decoded from format, "" to recognize it. sampled, if
 	// set, is what it is decoded to.
 	stream  io.Reader
@@ -110,7 +113,7 @@ func (o Options) inspect(found expand.File) (File, error) {
 	if err != nil {
 		return File{}, fault.NoSuchInput.New("open input: %w", err)
 	}
-	file := File{Name: found.Name, Path: path, info: found.Info}
+	file := File{Name: found.Name, Path: path, info: found.Info, beside: o.Beside}
 	if !found.Regular() || isOwnName(path) {
 		common, ok := "", false
 		if found.Regular() {
@@ -242,6 +245,18 @@ func (i *Inputs) Members() (names []string) {
 	return names
 }
 
+// Bytes returns the columns whose values are bytes, in the order in which files have them.
+func (i *Inputs) Bytes() (names []string) {
+	for _, file := range i.Files {
+		for _, name := range append(file.kind.Bytes(), file.beside.names()...) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 // plain returns the only file of an input, if its lines are records as they are; else nil.
 func (i *Inputs) plain() *File {
 	if len(i.Files) != 1 || !i.Files[0].isPlain() {
@@ -263,7 +278,7 @@ func (i *Inputs) Plain() string {
 func (f File) Stream() bool { return f.stream != nil }
 
 // isPlain reports whether the lines of the file are records as they are.
-func (f File) isPlain() bool { return f.stream == nil && f.kind.Plain() }
+func (f File) isPlain() bool { return f.stream == nil && f.beside == nil && f.kind.Plain() }
 
 // Columns returns the columns that the file declares, if its format does that.
 func (f File) Columns(options format.Options) (list []format.Column, ok bool, err error) {
@@ -312,7 +327,7 @@ func (f File) opener(options format.Options, read *atomic.Int64) func(context.Co
 			opened.Close()
 			return lines, err
 		}
-		return lines.AlsoClosing(opened), nil
+		return f.beside.add(lines.AlsoClosing(opened)), nil
 	}
 }
 

@@ -80,6 +80,9 @@ func (i *Inputs) Open(r Reading) (_ *Source, err error) {
 	if !i.Streams() { // a file does not wait
 		options.Flush = 0
 	}
+	if r.Decoding.Bytes != nil {
+		options.Blobs = len(r.Decoding.Bytes.Beside)
+	}
 	options.Log, options.ChunkRecords, options.ChunkBytes = s.log, r.Cut.ChunkRecords, r.Cut.ChunkBytes
 	s.Source, err = input.Open(s.sections(), options)
 	return s, err

@@ -128,11 +128,15 @@ func resolve(s *Spec) (*Spec, error) {
 }
 
 // Reading returns the Spec of a job in which the names of the input turned out to be these files,
-// or streams if there are none. label is what messages call the input.
-func (s *Spec) Reading(label string, names, files []string) (*Spec, error) {
+// or streams if there are none. label is what messages call the input. bytes: records have values of
+// bytes, which may be files, too.
+func (s *Spec) Reading(label string, names, files []string, bytes bool) (*Spec, error) {
 	with := *s
 	with.Input.Path, with.Input.Paths, with.Inputs = label, names, files
-	if len(s.Fetch.Members) > 0 && s.Fetch.Root == "" {
+	switch {
+	case len(s.Fetch.Members) == 0 && !bytes:
+		with.Fetch = Fetch{}
+	case s.Fetch.Root == "":
 		with.Fetch.Root = folderOf(s.Dir, files)
 	}
 	return &with, with.checkNames()
@@ -184,9 +188,7 @@ func folderOf(dir string, paths []string) string {
 
 // setDefaults fills in defaults.
 func (s *Spec) setDefaults() {
-	if Fill(&s.Config, Settings...); len(s.Fetch.Members) == 0 {
-		s.Fetch = Fetch{}
-	}
+	Fill(&s.Config, Settings...)
 	if s.Failures.Timeout == 0 {
 		s.Failures.Timeout, s.LeastTimeout = DefaultTimeout, leastTimeout
 	}

@@ -582,9 +582,11 @@ func (x *ProcessRequest) GetIsolateMs() uint32 {
 // Fetched is one file for each record, under the name of a member that the records do not
 // have.
 type Fetched struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Files         *Block                 `protobuf:"bytes,2,opt,name=files,proto3" json:"files,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Files *Block                 `protobuf:"bytes,2,opt,name=files,proto3" json:"files,omitempty"`
+	// The numbers of the records that have no file, because its value is null.
+	Nulls         []uint32 `protobuf:"varint,3,rep,packed,name=nulls,proto3" json:"nulls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +631,13 @@ func (x *Fetched) GetName() string {
 func (x *Fetched) GetFiles() *Block {
 	if x != nil {
 		return x.Files
+	}
+	return nil
+}
+
+func (x *Fetched) GetNulls() []uint32 {
+	if x != nil {
+		return x.Nulls
 	}
 	return nil
 }
@@ -1128,10 +1137,11 @@ const file_kernel_proto_rawDesc = "" +
 	"\x05spans\x18\x04 \x03(\rR\x05spans\x123\n" +
 	"\afetched\x18\x05 \x03(\v2\x19.gpurun.kernel.v1.FetchedR\afetched\x12\x1d\n" +
 	"\n" +
-	"isolate_ms\x18\x06 \x01(\rR\tisolateMs\"L\n" +
+	"isolate_ms\x18\x06 \x01(\rR\tisolateMs\"b\n" +
 	"\aFetched\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
-	"\x05files\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05files\"\xae\x02\n" +
+	"\x05files\x18\x02 \x01(\v2\x17.gpurun.kernel.v1.BlockR\x05files\x12\x14\n" +
+	"\x05nulls\x18\x03 \x03(\rR\x05nulls\"\xae\x02\n" +
 	"\fProcessReply\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
 	"\afailure\x18\x02 \x01(\fR\afailure\x12\x1a\n" +

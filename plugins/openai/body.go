@@ -32,6 +32,9 @@ func (b *body) addImages(record plugins.Record, names []string) error {
 	const before, after = `,{"type":"image_url","image_url":{"url":`, `}}`
 	for _, name := range names {
 		if file, ok := record.Fetched(name); ok {
+			if file == nil { // a null
+				continue
+			}
 			kind := http.DetectContentType(file) // names and servers are often wrong
 			if !strings.HasPrefix(kind, "image/") {
 				return fmt.Errorf("the file fetched as %q is not an image, but %s", name, kind)

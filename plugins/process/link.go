@@ -119,10 +119,13 @@ func (l *link) addReport(data []byte) {
 func (l *link) pack(c *protocol.Carrier, lines [][]byte, at func(i int) plugins.Record) (records *kernelpb.Block, spans []uint32, files []*kernelpb.Fetched) {
 	for _, name := range at(0).FetchedNames() {
 		each := make([][]byte, len(lines))
+		var nulls []uint32
 		for i := range each {
-			each[i], _ = at(i).Fetched(name)
+			if each[i], _ = at(i).Fetched(name); each[i] == nil {
+				nulls = append(nulls, uint32(i))
+			}
 		}
-		files = append(files, &kernelpb.Fetched{Name: strings.ToValidUTF8(name, "\uFFFD"), Files: protocol.PackShared(c, each)})
+		files = append(files, &kernelpb.Fetched{Name: strings.ToValidUTF8(name, "\uFFFD"), Files: protocol.PackShared(c, each), Nulls: nulls})
 	}
 	return protocol.PackShared(c, lines), l.spansOf(len(lines), at), files
 }

@@ -117,7 +117,7 @@ func unpackColumn(a *protocol.Arena, message *kernelpb.Column) (c plugins.Column
 	if name == "" || message.GetWidth() > math.MaxInt32 {
 		return c, fmt.Errorf("invalid name or width")
 	}
-	isText := kind == plugins.KindString || kind == plugins.KindJSON
+	isText := kind == plugins.KindString || kind == plugins.KindJSON || kind == plugins.KindBytes
 	if len(shape) == 1 || len(shape) > maxDimensions || len(shape) > 0 && isText {
 		return c, fmt.Errorf("invalid dimensions")
 	}
@@ -132,8 +132,11 @@ func unpackColumn(a *protocol.Arena, message *kernelpb.Column) (c plugins.Column
 		c = plugins.Strings(name, items)
 	default:
 		var items [][]byte
-		items, err = protocol.UnpackCopy(message.GetValues(), a)
-		c = plugins.JSON(name, items)
+		if items, err = protocol.UnpackCopy(message.GetValues(), a); kind == plugins.KindJSON {
+			c = plugins.JSON(name, items)
+		} else if err == nil {
+			c, err = plugins.PackedBytes(name, items)
+		}
 	}
 	c.Width = int(message.GetWidth())
 	dimensions := make([]int, len(shape))

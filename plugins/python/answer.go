@@ -259,8 +259,11 @@ func (d *decoder) column(c replyColumn) error {
 	if err != nil || len(d.rows) == 0 {
 		return err
 	}
-	if c.Kind == plugins.KindString || c.Kind == plugins.KindJSON {
+	switch c.Kind {
+	case plugins.KindString, plugins.KindJSON:
 		return d.texts(c, data)
+	case plugins.KindBytes:
+		return d.blobs(c, data)
 	}
 	width := 1
 	for _, n := range c.Shape {
@@ -308,6 +311,31 @@ func (d *decoder) texts(c replyColumn, data []byte) error {
 	}
 	pieces, err := cut(string(data), lengths)
 	d.results.Column(plugins.Strings(c.Name, spread(d, pieces, "")))
+	return err
+}
+
+// blobs decodes a column of bytes.
+func (d *decoder) blobs(c replyColumn, data []byte) error {
+	lengths, err := d.counts(c.Lengths)
+	if err != nil || len(lengths) != len(d.rows) {
+		return errInconsistent
+	}
+	nulls := make([]bool, len(lengths))
+	for i, length := range lengths {
+		if length == nullLength {
+			lengths[i], nulls[i] = 0, true
+		}
+	}
+	pieces, err := cut(bytes.Clone(data), lengths)
+	for i := range pieces {
+		switch {
+		case nulls[i]:
+			pieces[i] = nil
+		case pieces[i] == nil: // which would mean null
+			pieces[i] = []byte{}
+		}
+	}
+	d.results.Column(plugins.Bytes(c.Name, spread(d, pieces, nil)))
 	return err
 }
 

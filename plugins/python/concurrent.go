@@ -115,8 +115,12 @@ func (a *asked) send(number uint64, record plugins.Record) error {
 	line := put(record.Bytes())
 	message := request{Type: "record", Batch: number, Data: &line, Fetched: record.FetchedNames()}
 	for _, name := range message.Fetched {
-		file, _ := record.Fetched(name)
-		message.Files = append(message.Files, put(file))
+		var at *area
+		if file, _ := record.Fetched(name); file != nil {
+			placed := put(file)
+			at = &placed
+		}
+		message.Files = append(message.Files, at)
 	}
 	_ = a.session.python.channel.Send(message)
 	return nil

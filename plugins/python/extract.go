@@ -69,11 +69,7 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 			continue
 		}
 		for i := range count {
-			file, _ := batch.Fetched(i, name)
-			if file == nil {
-				file = []byte{} // nil means missing
-			}
-			e.values[k*count+i] = file
+			e.values[k*count+i], _ = batch.Fetched(i, name)
 		}
 	}
 }
@@ -188,6 +184,8 @@ func (l *layout) writeBytes(f field, memory []byte, at int) (field, int) {
 		before := len(data)
 		var length uint32
 		switch {
+		case value == nil && l.kind == "bytes":
+			length, plain = nullLength, false
 		case value == nil:
 			length, plain = missingLength, false
 		case l.kind == "string" && value[0] == 'n':

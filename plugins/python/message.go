@@ -71,9 +71,9 @@ type request struct {
 	// Async: process is async. Sent with open.
 	Async bool `json:"async,omitempty"`
 	// Data is where the line of a record is, Files where its files are, by the names in
-	// Fetched. Sent with record; Batch is its number.
-	Data  *area  `json:"data,omitempty"`
-	Files []area `json:"files,omitempty"`
+	// Fetched; nil for a null. Sent with record; Batch is its number.
+	Data  *area   `json:"data,omitempty"`
+	Files []*area `json:"files,omitempty"`
 }
 
 // prepared is where the value that prepare returned is: its pickle and the buffers that

@@ -65,7 +65,7 @@ values = {"bytes": b"a", "set": {1}, "delta": datetime.timedelta(1), "class": Po
 def process(batch): return {"x": [values[k] for k in batch["k"]]}
 `)
 	for name, advice := range map[string]string{
-		"bytes": "bytes are not a JSON value: decode() text; for other data, write a file and return its path, or return base64.b64encode(data).decode()", "set": "a set is not a JSON value: return a sorted list",
+		"bytes": "bytes are not a JSON value: decode() text; for other data, return a list of bytes as a column of the batch, or base64.b64encode(data).decode()", "set": "a set is not a JSON value: return a sorted list",
 		"delta": "a timedelta is not a JSON value: return its total_seconds()", "class": "a Point is not a JSON value: return dataclasses.asdict(value)",
 		"complex": "a complex is not a JSON value",
 	} {

@@ -7,7 +7,7 @@
 // and never contains the query of a URL, which may hold a signature.
 //
 //	f := fetch.New(fetch.Options{Fetch: wire.Fetch{Root: "/data"}})
-//	item := f.Start(ctx, "images/1.png") // returns at once, unless all goroutines are busy
+//	item := f.Start(ctx, fetch.Named("images/1.png")) // returns at once, unless all goroutines are busy
 //	…
 //	if failure := item.Wait(ctx); failure == nil {
 //		use(item.Bytes())
@@ -17,6 +17,7 @@ package fetch
 
 import (
 	"context"
+	"io"
 	"net/netip"
 	"sync"
 	"time"
@@ -39,6 +40,15 @@ type Options struct {
 	permit func(netip.AddrPort) bool // for tests: addresses that are permitted
 	limits limits                    // for tests
 }
+
+// File is what to fetch: what a record names or, if Part is set, a part of a file that is open.
+type File struct {
+	Name string
+	Part *io.SectionReader
+}
+
+// Named is the file that a record names.
+func Named(name string) File { return File{Name: name} }
 
 // Memory holds a file.
 type Memory interface {
@@ -83,10 +93,10 @@ func setDefault[T comparable](member *T, value T) {
 	}
 }
 
-// Start begins to fetch what value names. Files are begun in the order of the calls; Start
-// waits while as many as may be fetched at a time are. Canceling ctx cancels the fetch.
-func (f *Fetcher) Start(ctx context.Context, value string) *Item {
-	item := f.newItem(ctx, value)
+// Start begins to fetch a file. Files are begun in the order of the calls; Start waits while as many
+// as may be fetched at a time are. Canceling ctx cancels the fetch.
+func (f *Fetcher) Start(ctx context.Context, what File) *Item {
+	item := f.newItem(ctx, what)
 	select {
 	case f.queue <- item: // a goroutine is idle
 		return item
@@ -119,9 +129,9 @@ func (f *Fetcher) work(item *Item) {
 // Concurrency returns how many files are fetched at a time.
 func (f *Fetcher) Concurrency() int { return f.options.Concurrency }
 
-// Do fetches what value names in the calling goroutine, whatever else is being fetched.
-func (f *Fetcher) Do(ctx context.Context, value string) *Item {
-	item := f.newItem(ctx, value)
+// Do fetches a file in the calling goroutine, whatever else is being fetched.
+func (f *Fetcher) Do(ctx context.Context, what File) *Item {
+	item := f.newItem(ctx, what)
 	item.Hurry()
 	item.run()
 	return item

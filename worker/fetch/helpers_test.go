@@ -80,7 +80,7 @@ func (m *memory) Free() {
 // get fetches a value and returns what it is, or the failure's message.
 func get(t testing.TB, f *Fetcher, value string) string {
 	t.Helper()
-	item := f.Start(t.Context(), value)
+	item := f.Start(t.Context(), Named(value))
 	defer item.Release()
 	failure := item.Wait(t.Context())
 	if failure == nil {

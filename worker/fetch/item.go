@@ -12,7 +12,7 @@ import (
 type Item struct {
 	fetcher *Fetcher
 	ctx     context.Context
-	value   string
+	what    File
 
 	urgent    chan struct{} // closed when a caller waits for it
 	hurried   bool          // belongs to the caller
@@ -25,8 +25,8 @@ type Item struct {
 	abandoned bool
 }
 
-func (f *Fetcher) newItem(ctx context.Context, value string) *Item {
-	return &Item{fetcher: f, ctx: ctx, value: value, urgent: make(chan struct{}), done: make(chan struct{})}
+func (f *Fetcher) newItem(ctx context.Context, what File) *Item {
+	return &Item{fetcher: f, ctx: ctx, what: what, urgent: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Wait waits until the file is fetched and returns why it could not be: a failure of kind
@@ -99,7 +99,10 @@ func (i *Item) fetch() *fault.Error {
 	if i.ctx.Err() != nil {
 		return canceled()
 	}
-	t, failure := parse(i.value)
+	if i.what.Part != nil {
+		return readPart(&i.contents, i.what.Part)
+	}
+	t, failure := parse(i.what.Name)
 	if failure != nil {
 		return failure
 	}
@@ -110,6 +113,15 @@ func (i *Item) fetch() *fault.Error {
 		return i.fetcher.web.fetch(i, t.url)
 	}
 	return i.fetcher.root.read(&i.contents, t.path)
+}
+
+// readPart reads a part of a file that is open.
+func readPart(c *contents, part *io.SectionReader) *fault.Error {
+	err := c.read(part, part.Size())
+	if failure := fault.As(err); failure != nil || err == nil {
+		return failure
+	}
+	return failed("read the bytes of the record: %w", inner(err))
 }
 
 // tooLarge is the failure of a file that exceeds the limit. It does not tell the size, since that of

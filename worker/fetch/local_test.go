@@ -170,7 +170,7 @@ func FuzzData(f *testing.F) {
 	fetcher := New(Options{Fetch: wire.Fetch{MaxBytes: 1 << 20}})
 	f.Cleanup(fetcher.Close)
 	f.Fuzz(func(t *testing.T, text string) {
-		item := fetcher.Do(t.Context(), "data:"+text)
+		item := fetcher.Do(t.Context(), Named("data:"+text))
 		if failure := item.Wait(t.Context()); failure == nil && len(item.Bytes()) > len(text) {
 			t.Errorf("%q has %d bytes", text, len(item.Bytes()))
 		}

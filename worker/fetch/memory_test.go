@@ -52,7 +52,7 @@ func TestRoom(t *testing.T) {
 			if i%2 == 0 {
 				value = server.URL + "/" + value
 			}
-			items <- f.Start(t.Context(), value)
+			items <- f.Start(t.Context(), Named(value))
 		}
 	}()
 	var held []*Item
@@ -85,11 +85,11 @@ func TestPausedFetchDoesNotExpire(t *testing.T) {
 	patient := quick
 	patient.idle = time.Second
 	f := open(t, Options{Fetch: wire.Fetch{Timeout: time.Second}, HoldBytes: 2500, permit: permit, limits: patient})
-	first := f.Start(t.Context(), server.URL+"/1")
+	first := f.Start(t.Context(), Named(server.URL+"/1"))
 	if failure := first.Wait(t.Context()); failure != nil {
 		t.Fatal(failure)
 	}
-	second := f.Start(t.Context(), server.URL+"/2")
+	second := f.Start(t.Context(), Named(server.URL+"/2"))
 	time.Sleep(1200 * time.Millisecond) // longer than the limits
 	select {
 	case <-second.done:
@@ -114,11 +114,11 @@ func TestAbandoned(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var items []*Item
 	for range 4 {
-		items = append(items, f.Start(ctx, server.URL))
+		items = append(items, f.Start(ctx, Named(server.URL)))
 	}
 	items[0].Release()
 	waiting := make(chan *Item)
-	go func() { waiting <- f.Start(ctx, server.URL) }() // finds no goroutine
+	go func() { waiting <- f.Start(ctx, Named(server.URL)) }() // finds no goroutine
 	time.Sleep(20 * time.Millisecond)
 	cancel()
 	items = append(items[1:], <-waiting)
@@ -140,8 +140,8 @@ func TestDo(t *testing.T) {
 	})
 	dir := files(t, 1, 1000)
 	f := open(t, Options{Fetch: wire.Fetch{Root: dir, Concurrency: 1, PerHost: 1}, HoldBytes: 10, permit: permit})
-	busy := f.Start(t.Context(), server.URL)
-	item := f.Do(t.Context(), "0")
+	busy := f.Start(t.Context(), Named(server.URL))
+	item := f.Do(t.Context(), Named("0"))
 	if failure := item.Wait(t.Context()); failure != nil || len(item.Bytes()) != 1000 {
 		t.Errorf("%v", failure)
 	}

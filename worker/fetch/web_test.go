@@ -232,7 +232,7 @@ func TestQuery(t *testing.T) {
 	if header := web.saw.Load().Header; header.Get("Authorization") != "" {
 		t.Errorf("a redirect to a host carries %v", header)
 	}
-	item := f.Start(t.Context(), server.URL+"/none?signature=s3cret")
+	item := f.Start(t.Context(), Named(server.URL+"/none?signature=s3cret"))
 	defer item.Release()
 	if failure := item.Wait(t.Context()); failure == nil || strings.Contains(fmt.Sprint(*failure), "s3cret") {
 		t.Errorf("%+v", failure)
@@ -320,7 +320,7 @@ func TestConnections(t *testing.T) {
 	}})
 	var items []*Item
 	for i := range 200 {
-		items = append(items, f.Start(t.Context(), fmt.Sprintf("%s/%d", server.URL, i)))
+		items = append(items, f.Start(t.Context(), Named(fmt.Sprintf("%s/%d", server.URL, i))))
 	}
 	for _, item := range items {
 		if failure := item.Wait(t.Context()); failure != nil {
@@ -346,7 +346,7 @@ func TestRefusedConnection(t *testing.T) {
 	address := listener.Addr().String()
 	listener.Close()
 	f := open(t, Options{permit: func(netip.AddrPort) bool { return true }})
-	item := f.Start(t.Context(), "http://"+address+"/a?q=secret")
+	item := f.Start(t.Context(), Named("http://"+address+"/a?q=secret"))
 	defer item.Release()
 	failure := item.Wait(t.Context())
 	if failure == nil || failure.Message != "the connection to "+address+" failed" || item.Retries() != f.options.Retries {

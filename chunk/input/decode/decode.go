@@ -27,7 +27,11 @@ type Kind struct {
 	compression *compression // nil for none
 	format      format.Format
 	members     []format.Member // that the file's place gives to its records
+	bytes       []string        // columns of bytes
 }
+
+// Bytes returns the columns whose values are bytes.
+func (k Kind) Bytes() []string { return k.bytes }
 
 // Plain reports whether the file consists of JSON lines as it is.
 func (k Kind) Plain() bool {
@@ -83,13 +87,24 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 }
 
 // check finds damage that a quick look can find, and columns that do not exist.
-func (k Kind) check(file format.File, o format.Options) (err error) {
+func (k *Kind) check(file format.File, o format.Options) (err error) {
 	if k.format.Open != nil {
-		_, err = k.format.Open(file, o)
+		var table format.Table
+		if table, err = k.format.Open(file, o); err == nil {
+			k.findBytes(table.Columns())
+		}
 	} else {
 		_, err = k.format.Stream(context.Background(), io.NewSectionReader(file, 0, file.Size()), o)
 	}
 	return columnFault("input "+file.Name(), err)
+}
+
+func (k *Kind) findBytes(columns []format.Column) {
+	for _, c := range columns {
+		if c.Bytes {
+			k.bytes = append(k.bytes, c.Name)
+		}
+	}
 }
 
 // checkColumns refuses a choice of columns for JSON lines, which have none.
@@ -225,7 +240,7 @@ func (k Kind) stream(ctx context.Context, content io.ReadCloser, options format.
 // Close must not be called during a Read.
 func OpenStream(ctx context.Context, r io.Reader, name, want string, options format.Options) format.Lines {
 	s := &stream{open: func() (format.Lines, error) { return openStream(ctx, r, name, want, options) }}
-	return format.Lines{ReadCloser: s, First: 1, Rows: s.rows}
+	return format.Lines{ReadCloser: s, First: 1, Rows: s.rows, Blobs: s.blobs}
 }
 
 // stream is opened by its first Read.
@@ -236,6 +251,13 @@ type stream struct {
 }
 
 func (s *stream) rows() bool { return s.lines.CountsRows() }
+
+func (s *stream) blobs() []format.Blob {
+	if s.lines.Blobs == nil {
+		return nil
+	}
+	return s.lines.Blobs()
+}
 
 func (s *stream) Read(p []byte) (int, error) {
 	if s.lines.ReadCloser == nil && s.err == nil {

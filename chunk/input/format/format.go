@@ -52,6 +52,8 @@ type Column struct {
 	Type string
 	// Lost is what the column is, if Type does not keep it: "interval".
 	Lost string
+	// Bytes: the values are bytes, which can travel beside the lines.
+	Bytes bool
 }
 
 // Member is a member that a file's place gives to all of its records, such as that of the folder
@@ -100,6 +102,8 @@ type Options struct {
 	// formats without types. They need not exist, and types that the format cannot read are
 	// ignored. They have no effect with Columns.
 	Types []string
+	// Bytes is where the values of columns of bytes go; nil for into the lines, as base64.
+	Bytes *Bytes
 	// Skip is how many records at the start of the file the job does not need. A decoder
 	// leaves out as many of them as it can without decoding them; see Lines.Skipped.
 	Skip int64
@@ -122,6 +126,10 @@ type Lines struct {
 	// Rows reports whether line numbers count rows; of a stream, this is known after the first
 	// Read. Package decode sets it.
 	Rows func() bool
+	// Blobs returns the values of bytes of the next line, one for each name in Bytes.Beside. It is
+	// called once for each line that Read has returned, in order, by any goroutine. Nil: the lines
+	// have none.
+	Blobs func() []Blob
 }
 
 // AlsoClosing returns the lines, which close something else after themselves.

@@ -20,6 +20,7 @@ type File struct {
 	metadata *parquet.FileMetaData
 	leaves   []leaf
 	members  []*node // those that are read
+	blobs    int     // values beside each line
 	threads  int
 	memory   int64 // that decoding may take
 }
@@ -42,6 +43,7 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	if f.members, err = choose(all, o); err != nil {
 		return nil, &format.ColumnError{Err: err}
 	}
+	f.placeBytes(o.Bytes)
 	return f, f.checkCodecs()
 }
 
@@ -109,7 +111,7 @@ func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, w
 	}()
 	defer recovered(&err)
 	g := &f.metadata.Groups[group]
-	w := &rowWriter{members: f.members, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
+	w := &rowWriter{members: f.members, blobs: f.blobs, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
 		for i := n.from; i < n.to && g.Rows > 0; i++ {
 			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.Columns[i].Meta, memory)

@@ -20,5 +20,10 @@ var Parquet = format.Format{
 // known, row and column.
 func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
 	group, skipped := f.groupOf(skip)
-	return format.Lines{ReadCloser: f.lines(ctx, group), First: skipped + 1, Skipped: skipped}
+	l := f.lines(ctx, group)
+	lines := format.Lines{ReadCloser: l, First: skipped + 1, Skipped: skipped}
+	if f.blobs > 0 {
+		lines.Blobs = l.blobs.Next
+	}
+	return lines
 }

@@ -30,16 +30,18 @@ type lines struct {
 
 	current chan block // the row group being read
 	format.Blocks
+	blobs format.BlobQueue
 }
 
 // block is some lines of a row group, or the error that ended it.
 type block struct {
 	lines []byte
+	blobs [][]format.Blob // of the lines
 	err   error
 }
 
 // lines returns those of a row group and of all that follow it.
-func (f *File) lines(ctx context.Context, first int) io.ReadCloser {
+func (f *File) lines(ctx context.Context, first int) *lines {
 	ctx, cancel := context.WithCancel(ctx)
 	threads := min(f.threads, maxThreads)
 	depth := max(aheadBytes/blockBytes/(2*threads), 1)
@@ -86,20 +88,24 @@ func (f *File) decode(ctx context.Context, group int, memory *parallel.Share, bl
 			return ctx.Err()
 		}
 	}
-	var last []byte
+	var last block
 	err := f.eachRow(ctx, group, memory, func(w *rowWriter) error {
 		err := w.line()
-		if err == nil && len(w.dst) >= blockBytes {
-			err = send(block{lines: w.dst})
-			w.dst = make([]byte, 0, len(w.dst)+blockBytes/8)
+		size := len(w.dst) + w.beside.size
+		if err == nil && size >= blockBytes {
+			err = send(block{lines: w.dst, blobs: w.beside.rows})
+			w.dst, w.beside = make([]byte, 0, len(w.dst)+blockBytes/8), rowBlobs{}
 		}
-		last = w.dst
+		for ; err == nil && size >= 2*blockBytes && w.blobs > 0; size -= blockBytes {
+			err = send(block{}) // a large block takes the place of several
+		}
+		last = block{lines: w.dst, blobs: w.beside.rows}
 		return err
 	})
 	if err != nil {
-		last = nil
+		last = block{err: err}
 	}
-	_ = send(block{last, err})
+	_ = send(last)
 }
 
 // next returns the next block.
@@ -114,6 +120,7 @@ func (l *lines) next() ([]byte, error) {
 		}
 		b, ok := <-l.current
 		if ok {
+			l.blobs.Add(b.blobs...)
 			return b.lines, b.err
 		}
 		if err := l.ctx.Err(); err != nil { // the row group may be incomplete

@@ -16,8 +16,10 @@ type rowWriter struct {
 	members []*node
 	cursors []*cursor // by column; nil for those that are not read
 	dst     []byte
-	row     int64  // in the file, from 0
-	badText string // a column of the row with text that is not UTF-8
+	blobs   int      // values beside each line
+	beside  rowBlobs // of the lines in dst
+	row     int64    // in the file, from 0
+	badText string   // a column of the row with text that is not UTF-8
 }
 
 // maxRow is a variable so that tests can lower it.
@@ -29,8 +31,20 @@ var errColumns = errors.New("its values do not match those of other columns")
 // line appends the next row as a line.
 func (w *rowWriter) line() error {
 	w.badText = ""
+	w.addBlobs()
 	w.dst = append(w.dst, '{')
-	err := w.each(func(i int, n *node) { w.member(i, n) })
+	written := 0
+	err := w.each(func(_ int, n *node) {
+		if n.blob >= 0 {
+			w.blob(n)
+		}
+		if !n.inline {
+			w.skip(n)
+			return
+		}
+		w.member(written, n)
+		written++
+	})
 	if w.badText != "" {
 		w.markBad()
 	}
@@ -80,7 +94,10 @@ func (w *rowWriter) failed(n *node, err error) error {
 
 // markBad rejects the row: its text cannot be kept.
 func (w *rowWriter) markBad() {
-	w.dst = append(w.dst, `,"_error":`...)
+	if w.dst[len(w.dst)-1] != '{' {
+		w.dst = append(w.dst, ',')
+	}
+	w.dst = append(w.dst, `"_error":`...)
 	w.dst = record.AppendRejection(w.dst, fmt.Sprintf("column %q is not valid UTF-8", w.badText))
 }
 

@@ -16,16 +16,17 @@ type scalar func(dst, v []byte) []byte
 // maxScale limits the digits after the point of a decimal. Formats in use allow at most 76.
 const maxScale = 1 << 12
 
-// scalarOf returns how the values of a leaf are written, and whether they are text.
-func scalarOf(e *parquet.SchemaElement) (write scalar, text bool, err error) {
+// scalarOf returns how the values of a leaf are written, and whether they are text, or bytes
+// without a meaning.
+func scalarOf(e *parquet.SchemaElement) (write scalar, text, binary bool, err error) {
 	m, physical := e.Meaning(), *e.Physical
 	switch {
 	case physical > parquet.PhysicalFixed || physical < 0:
-		return nil, false, fmt.Errorf("column %q has the unknown type %d", e.Name, physical)
+		return nil, false, false, fmt.Errorf("column %q has the unknown type %d", e.Name, physical)
 	case physical == parquet.PhysicalFixed && (e.Length <= 0 || e.Length > parquet.MaxFixed):
-		return nil, false, fmt.Errorf("column %q has values of %d bytes", e.Name, e.Length)
+		return nil, false, false, fmt.Errorf("column %q has values of %d bytes", e.Name, e.Length)
 	case m.Decimal != nil && (m.Decimal.Scale < 0 || m.Decimal.Scale > maxScale):
-		return nil, false, fmt.Errorf("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
+		return nil, false, false, fmt.Errorf("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
 	}
 	switch _, lost := e.Type(); {
 	case m.Null != nil:
@@ -45,9 +46,9 @@ func scalarOf(e *parquet.SchemaElement) (write scalar, text bool, err error) {
 	case lost == "interval":
 		write = appendInterval
 	default:
-		write = parquet.AppendBase64
+		write, binary = parquet.AppendBase64, true
 	}
-	return write, text, nil
+	return write, text, binary, nil
 }
 
 // numberScalar returns how the values of a column of numbers are written: many types are

@@ -43,7 +43,12 @@ type node struct {
 	from, to int
 	write    scalar // of a scalar
 	text     bool   // it must be UTF-8
-	element  *parquet.SchemaElement
+	binary   bool   // it is bytes without a meaning
+	// Of a column of bytes: the number of its values beside the line, -1 for none, and whether
+	// the line has them.
+	blob    int
+	inline  bool
+	element *parquet.SchemaElement
 }
 
 // schemaBuilder turns the elements of a checked schema into nodes.
@@ -109,7 +114,7 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 			e.Logical = &parquet.LogicalType{JSON: &parquet.Empty{}}
 		}
 		b.leaves = append(b.leaves, leaf{physical: *e.Physical, length: e.Length, maxDef: def, maxRep: rep})
-		n.write, n.text, err = scalarOf(e)
+		n.write, n.text, n.binary, err = scalarOf(e)
 	case e.Meaning().List != nil && b.wraps(e):
 		b.next++
 		err = b.list(n, e.Name, def, rep)
@@ -176,7 +181,7 @@ func (b *schemaBuilder) members(n *node, count int32, def, rep int) error {
 }
 
 func newNode(name string, k kind, leaf int) *node {
-	return &node{kind: k, name: name, from: leaf, prefix: append(jsonline.AppendString(nil, name), ':')}
+	return &node{kind: k, name: name, from: leaf, blob: -1, inline: true, prefix: append(jsonline.AppendString(nil, name), ':')}
 }
 
 // choose returns the members to read.
@@ -217,7 +222,7 @@ func noColumn(name string, all []*node) error {
 func (f *File) Columns() (list []format.Column) {
 	for _, n := range f.members {
 		t, lost := n.typed()
-		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost})
+		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost, Bytes: n.isBytes()})
 	}
 	return list
 }
@@ -227,6 +232,9 @@ func (f *File) Columns() (list []format.Column) {
 // never null, except for floats, among which null is NaN: so where they may be null, the values
 // decide.
 func (n *node) typed() (t parquet.Type, lost string) {
+	if n.isFile() {
+		return parquet.Bytes, "struct of bytes and path"
+	}
 	switch n.kind {
 	case objectNode:
 		return parquet.JSON, "struct"

@@ -6,8 +6,12 @@ import itertools
 import sys
 
 from gpurun_runner.encode import times
+from gpurun_runner.fields import NULL
 from gpurun_runner.failure import CountError, ResultError, first_line, kind_of, plural
 from gpurun_runner.wire import Raw
+
+
+BYTES = {bytes, bytearray, memoryview}
 
 
 class Columns:
@@ -139,6 +143,8 @@ class Columns:
                     values[i] = None
         elif kinds == {str}:
             return self.add_strings(name, values)
+        elif kinds & BYTES and kinds <= BYTES | {type(None)}:
+            return self.add_bytes(name, values)
         elif torch is not None and kinds == {torch.Tensor} and len({value.shape for value in values}) == 1:
             return self.take_tensor(torch, name, torch.stack(values))
         elif numpy is not None and all(issubclass(kind, (numpy.ndarray, numpy.number, numpy.bool_)) for kind in kinds) \
@@ -159,6 +165,10 @@ class Columns:
         else:
             lengths = array.array("I", (len(value.encode()) for value in values))
         self.column(name, "string", (len(values),), data, lengths)
+
+    def add_bytes(self, name, values):
+        lengths = array.array("I", (NULL if value is None else memoryview(value).nbytes for value in values))
+        self.column(name, "bytes", (len(values),), b"".join(value for value in values if value is not None), lengths)
 
     def add_numbers(self, name, values, kinds):
         """Take numbers, or lists of numbers of equal length. Return whether they were."""

@@ -122,7 +122,7 @@ class Concurrent:
         kind = request["type"]
         if kind == "record":
             memory, number = self.program.arena.memory, request["batch"]
-            line, *files = [bytes(memory[at:at + size]) for at, size in [request["data"], *request.get("files", ())]]
+            line, *files = [place and bytes(memory[place[0]:sum(place)]) for place in [request["data"], *request.get("files", ())]]
             files = dict(zip(request.get("fetched", ()), files))
             self.tasks[number] = task = self.loop.create_task(self.compute(number, line, files))
             task.add_done_callback(lambda _: self.ended(number))

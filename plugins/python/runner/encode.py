@@ -69,7 +69,7 @@ def usual(value):
     if isinstance(value, collections.abc.Mapping):
         return dict(value)
     if isinstance(value, (bytes, bytearray)):
-        raise TypeError("bytes are not a JSON value: decode() text; for other data, write a file and return its path, or return base64.b64encode(data).decode()")
+        raise TypeError("bytes are not a JSON value: decode() text; for other data, return a list of bytes as a column of the batch, or base64.b64encode(data).decode()")
     advice = ""
     if isinstance(value, (set, frozenset)):
         advice = ": return a sorted list"  # the order of a set differs from run to run

@@ -11,9 +11,10 @@ NULL, MISSING = 0xFFFFFFFF, 0xFFFFFFFE
 
 
 def cut(memory, lengths):
-    """Copies of the parts of these lengths."""
-    ends = list(itertools.accumulate(lengths))
-    return [bytes(memory[a:b]) for a, b in zip(itertools.chain((0,), ends), ends)]
+    """Copies of the parts of these lengths; None where a value is null."""
+    ends = list(itertools.accumulate(0 if length == NULL else length for length in lengths))
+    parts = [bytes(memory[a:b]) for a, b in zip(itertools.chain((0,), ends), ends)]
+    return [None if length == NULL else part for part, length in zip(parts, lengths)]
 
 
 class Field:

@@ -1,0 +1,68 @@
+package format
+
+import (
+	"slices"
+	"sync"
+)
+
+// Bytes is where the values of columns of bytes go, such as images.
+type Bytes struct {
+	// Names are these columns. Lines do not have them.
+	Names []string
+	// Beside are those whose values travel beside the lines, in this order.
+	Beside []string
+	// Inline are those that lines have nevertheless, as base64.
+	Inline []string
+}
+
+// Place returns where the values of a column go: the number among those beside the lines, -1 for
+// none, and whether lines have them.
+func (b *Bytes) Place(name string) (beside int, inline bool) {
+	if b == nil || !slices.Contains(b.Names, name) {
+		return -1, true
+	}
+	return slices.Index(b.Beside, name), slices.Contains(b.Inline, name)
+}
+
+// Blob is a value that travels beside the line of its record: bytes, or the path of a file that
+// has them.
+type Blob struct {
+	Kind BlobKind
+	Data []byte
+}
+
+// BlobKind is what a blob's data is.
+type BlobKind byte
+
+// The kinds of blobs. The record has no value if it is null.
+const (
+	NullBlob BlobKind = iota
+	BytesBlob
+	PathBlob
+)
+
+// BlobQueue holds the blobs of lines until those are taken. A decoder adds them before it returns
+// the lines. It is safe for concurrent use.
+type BlobQueue struct {
+	mu    sync.Mutex
+	lines [][]Blob
+}
+
+// Add adds the blobs of lines.
+func (q *BlobQueue) Add(lines ...[]Blob) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lines = append(q.lines, lines...)
+}
+
+// Next returns the blobs of the next line; see Lines.Blobs.
+func (q *BlobQueue) Next() (blobs []Blob) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines) == 0 {
+		return nil
+	}
+	blobs, q.lines[0] = q.lines[0], nil
+	q.lines = q.lines[1:]
+	return blobs
+}
