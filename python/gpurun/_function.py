@@ -1,6 +1,7 @@
 """Functions that travel to workers by value: as a pickle, next to a kernel file that is generated."""
 
 import ast
+import contextlib
 import inspect
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
 import types
 
 from gpurun_runner.describe import OTHERS, SETTINGS, fields_read, reads_nothing_else
@@ -161,18 +163,30 @@ def dumps(parts):
             return later.get(id(value))
 
     buffer = io.BytesIO()
-    by_value = _own.not_found()
-    for module in by_value:
-        cloudpickle.register_pickle_by_value(module)
     try:
-        Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(dict(parts))
+        with _by_value(cloudpickle):
+            Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(dict(parts))
     except Exception as error:
         raise CannotTravel("%s cannot travel to the workers: %s. Create what cannot be pickled in __init__(self, ctx) of a class, or in a setup "
                            "function (@gpurun.kernel(setup=…))" % (_culprit(parts), error)) from error
-    finally:
-        for module in by_value:
-            cloudpickle.unregister_pickle_by_value(module)
     return buffer.getvalue()
+
+
+_registered = threading.Lock()
+
+
+@contextlib.contextmanager
+def _by_value(cloudpickle):
+    """Let cloudpickle copy what is defined in modules that workers do not find."""
+    with _registered:
+        modules = [one for one in _own.not_found() if one.__name__ not in cloudpickle.list_registry_pickle_by_value()]
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
 
 
 def _culprit(parts):

@@ -51,8 +51,8 @@ def is_found(module):
 
 def not_found():
     """The user's modules that workers do not find."""
-    loaded = [one for one in list(sys.modules.values()) if isinstance(one, types.ModuleType)]
-    return [one for one in loaded if one.__name__ != "__main__" and sys.modules.get(one.__name__) is one and not is_found(one)]
+    loaded = [one for name, one in list(sys.modules.items()) if isinstance(one, types.ModuleType) and one.__name__ == name]
+    return [one for one in loaded if one.__name__ != "__main__" and not is_found(one)]
 
 
 def library(name):
