@@ -9,7 +9,7 @@ source scripts/version.sh
 arch=${GOARCH:-$($GO env GOHOSTARCH)}
 # The compiler for old systems, if scripts/sysroot.sh has put it on PATH. Otherwise the one that
 # Go would use: with another name, it would compile all C code again.
-cc=gpurun-cc-$arch
+cc=gpurun-gcc-$arch
 if ! command -v "$cc" >/dev/null; then
 	cc=${CC:-$($GO env CC)}
 	command -v "${cc%% *}" >/dev/null || cc=cc

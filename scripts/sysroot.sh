@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints a folder for PATH with the C compilers gpurun-cc-amd64 and gpurun-cc-arm64, as far as
+# Prints a folder for PATH with the C compilers gpurun-gcc-amd64 and gpurun-gcc-arm64, as far as
 # the arguments name them. They compile for the glibc of Debian 11, with the headers and
 # libraries of its packages, so that programs run on systems with glibc 2.28. Their names are the
 # same on every machine, because Go records the name of the compiler in what it builds.
@@ -59,13 +59,14 @@ unpack() {
 }
 
 # compiler prints a script that runs gcc for a sysroot. Without -isystem, a cross compiler
-# prefers its own headers. The name of the sysroot must not get into what is compiled.
+# prefers its own headers. The name of the sysroot must not get into what is compiled: the last
+# map that fits applies, and Go's own ones fit if the sysroot is below the source.
 compiler() {
 	local gcc=$1 triple=$2 root=$3
 	cat <<-END
 		#!/bin/sh
 		exec $gcc --sysroot='$root' -isystem '$root/usr/include/$triple' -isystem '$root/usr/include' \\
-			-B '$root/usr/lib/$triple/' -L'$root/usr/lib/$triple' -L'$root/lib/$triple' '-ffile-prefix-map=$root=/sysroot' "\$@"
+			-B '$root/usr/lib/$triple/' -L'$root/usr/lib/$triple' -L'$root/lib/$triple' "\$@" '-ffile-prefix-map=$root=/sysroot'
 	END
 }
 
@@ -91,6 +92,6 @@ for arch in "$@"; do
 	fi
 	compiler "$gcc" "$triple" "$root" >"$making/cc"
 	chmod 755 "$making/cc"
-	mv "$making/cc" "$folder/bin/gpurun-cc-$arch"
+	mv "$making/cc" "$folder/bin/gpurun-gcc-$arch"
 done
 echo "$folder/bin"

@@ -267,7 +267,7 @@ func toolFolder(t *testing.T) string {
 func TestOldSystems(t *testing.T) {
 	for arch, want := range map[string]string{"amd64": "manylinux_2_28_x86_64", "arm64": "manylinux_2_28_aarch64"} {
 		t.Run(arch, func(t *testing.T) {
-			cc := filepath.Join(toolFolder(t), "sysroot", "bin", "gpurun-cc-"+arch)
+			cc := filepath.Join(toolFolder(t), "sysroot", "bin", "gpurun-gcc-"+arch)
 			if exec.Command(cc, "--version").Run() != nil {
 				t.Skipf("SKIPPED: scripts/sysroot.sh has not prepared a compiler for %s on this machine", arch)
 			}
