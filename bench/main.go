@@ -81,7 +81,7 @@ func (b *bench) run(only, out string) error {
 		name string
 		run  func() error
 	}{
-		{"scan", b.scan}, {"plane", b.plane}, {"start", b.start}, {"echo", b.echo}, {"encoded", b.encoded}, {"columns", b.columns}, {"python", b.python}, {"raising", b.raising}, {"memory", b.memory},
+		{"scan", b.scan}, {"plane", b.plane}, {"start", b.start}, {"echo", b.echo}, {"encoded", b.encoded}, {"columns", b.columns}, {"tables", b.tables}, {"python", b.python}, {"raising", b.raising}, {"memory", b.memory},
 		{"one", b.oneWorker}, {"eight", b.eightDevices}, {"many", b.manyDevices},
 		{"grouping", b.grouping}, {"async", b.async}, {"llm", b.llm},
 		{"compressed", b.compressed},

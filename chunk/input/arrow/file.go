@@ -143,35 +143,8 @@ func (f *File) Columns() (list []format.Column) {
 // Batches are decoded in parallel, ahead of the reader. An error names the batch and, where it is
 // known, row and column.
 func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
-	d, at := *f.decoder, 0
-	d.taken = make(map[int64]int64)
-	d.dictionaries = make(map[int64]dictionary)
-	next := func() (parallel.Group, error) {
-		for ; at < len(f.blocks); at++ {
-			b := f.blocks[at]
-			if b.kind == arrow.BatchMessage && d.rows+b.rows <= skip {
-				d.rows, d.batches = d.rows+b.rows, d.batches+1
-				continue
-			}
-			m, _, err := f.message(b.at)
-			if err != nil {
-				return nil, truncated(err)
-			}
-			content := body{reader: f.reader, at: b.at + b.meta, length: m.body}
-			switch {
-			case m.kind != b.kind || m.rows != b.rows:
-				return nil, errors.New("the file changed while it was read")
-			case b.kind == arrow.DictionaryMessage:
-				if err := d.addDictionary(m, content, f.memory); err != nil {
-					return nil, err
-				}
-			case b.kind == arrow.BatchMessage:
-				at++
-				return d.batch(m, content).write, nil
-			}
-		}
-		return nil, io.EOF
-	}
+	r := &reader{File: f, decoder: *f.decoder, skip: skip}
+	r.decoder.taken, r.decoder.dictionaries = make(map[int64]int64), make(map[int64]dictionary)
 	skipped := int64(0)
 	for _, b := range f.blocks {
 		if b.kind == arrow.BatchMessage {
@@ -181,20 +154,76 @@ func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
 			skipped += b.rows
 		}
 	}
-	lines := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, next)
+	lines := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group)
 	return format.Lines{ReadCloser: lines, First: skipped + 1, Skipped: skipped}
 }
 
-// write is a group of rows: all of the batch.
-func (o *opened) write(memory *parallel.Share, send func(lines []byte) error) error {
-	b, err := o.load(memory.Add)
-	for done := false; !done && err == nil; {
-		var lines []byte
-		if lines, done, err = b.lines(); err == nil {
-			err = send(lines)
-		} else {
-			o.name(&err)
+// reader reads the messages of a file in order.
+type reader struct {
+	*File
+	decoder decoder
+	skip    int64 // rows
+	at      int   // the next message
+}
+
+// groupBytes is how many bytes of a file are decoded together, in batches that may be small.
+const groupBytes = 4 << 20
+
+// group returns the next record batches, up to a dictionary.
+func (r *reader) group() (parallel.Group, error) {
+	var group batches
+	for size := int64(0); r.at < len(r.blocks) && size < groupBytes; r.at++ {
+		b := r.blocks[r.at]
+		if b.kind == arrow.BatchMessage && r.decoder.rows+b.rows <= r.skip {
+			r.decoder.rows, r.decoder.batches = r.decoder.rows+b.rows, r.decoder.batches+1
+			continue
+		}
+		if b.kind != arrow.BatchMessage && len(group) > 0 {
+			break
+		}
+		m, _, err := r.message(b.at)
+		if err != nil {
+			return nil, truncated(err)
+		}
+		content := body{reader: r.reader, at: b.at + b.meta, length: m.body}
+		switch {
+		case m.kind != b.kind || m.rows != b.rows:
+			return nil, errors.New("the file changed while it was read")
+		case b.kind == arrow.BatchMessage:
+			group = append(group, r.decoder.batch(m, content))
+			size += b.meta + m.body
+		case b.kind == arrow.DictionaryMessage:
+			if err := r.decoder.addDictionary(m, content, r.memory); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return err
+	if len(group) == 0 {
+		return nil, io.EOF
+	}
+	return group.write, nil
+}
+
+// batches are consecutive record batches.
+type batches []*opened
+
+// write writes the lines of the batches, one after another.
+func (list batches) write(memory *parallel.Share, send func(lines []byte) error) error {
+	for _, o := range list {
+		taken := int64(0)
+		b, err := o.load(func(n int64) error { taken += n; return memory.Add(n) })
+		for done := false; !done && err == nil; {
+			var lines []byte
+			if lines, done, err = b.lines(); err == nil {
+				err = send(lines)
+			} else {
+				o.name(&err)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		_ = memory.Add(-taken) // which cannot fail
+	}
+	return nil
 }

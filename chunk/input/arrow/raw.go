@@ -53,25 +53,19 @@ func (v *values) raw(dst []byte, i int64, optional bool) []byte {
 		}
 		dst = append(dst, 1)
 	}
-	var from, to int64
 	switch v.layout {
 	case bitLayout:
 		return append(dst, v.data[i>>3]>>(i&7)&1)
 	case fixedLayout:
 		return v.typ.AppendFromArrow(dst, v.data[i*int64(v.width):][:v.width])
 	case bytesLayout:
-		from, to = v.span(i)
+		from, to := v.span(i)
 		return v.typ.AppendFromArrow(dst, v.data[from:to])
-	case listLayout:
-		from, to = v.span(i)
-	case fixedListLayout:
-		from, to = i*int64(v.width), (i+1)*int64(v.width)
+	case listLayout, fixedListLayout:
 	default:
 		fail("gpurun has not written the column %q", v.name)
 	}
-	if to > v.children[0].rows {
-		fail("a list ends at %d of %d elements", to, v.children[0].rows)
-	}
+	from, to := v.elements(i)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(to-from))
 	for at := from; at < to; at++ {
 		dst = v.children[0].raw(dst, at, false)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sort"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk/input/parallel"
@@ -25,118 +26,140 @@ var maxRow = parallel.MaxRow
 type batch struct {
 	members []*values // in the order of the lines
 	rows    int64
+	size    int64 // bytes of a line, about
 	next    int64 // row
 	first   int64 // row in the file
-	dst     []byte
-	start   int    // of the current line
-	badText string // a column of the row with text that is not UTF-8
-	current string // column
+	start   int   // of the current line
+	current int   // member
+	bad     int   // a member of the line with text that is not UTF-8, from 1
 }
 
 // lines returns the next lines; done is true if they are the last.
 func (b *batch) lines() (lines []byte, done bool, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.current, err)
+			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].name, err)
 		}
 	}()
 	defer recovered(&err)
-	b.dst = make([]byte, 0, min(blockBytes+blockBytes/8, 256*(b.rows-b.next)))
-	for ; b.next < b.rows && len(b.dst) < blockBytes; b.next++ {
-		b.line()
+	lines = make([]byte, 0, min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
+	for ; b.next < b.rows && len(lines) < blockBytes; b.next++ {
+		lines = b.line(lines)
 	}
-	return b.dst, b.next == b.rows, nil
+	return lines, b.next == b.rows, nil
 }
 
 // line appends the next row.
-func (b *batch) line() {
-	b.start, b.badText = len(b.dst), ""
-	b.dst = append(b.dst, '{')
+func (b *batch) line(dst []byte) []byte {
+	b.start, b.bad = len(dst), 0
+	dst = append(dst, '{')
 	for i, v := range b.members {
-		b.current = v.name
-		b.member(i, v, b.next)
+		b.current = i
+		dst = b.member(dst, i, v, b.next)
 	}
-	if b.badText != "" {
-		b.dst = append(b.dst, `,"_error":`...)
-		b.dst = record.AppendRejection(b.dst, fmt.Sprintf("column %q is not valid UTF-8", b.badText))
+	if b.bad > 0 {
+		dst = append(dst, `,"_error":`...)
+		dst = record.AppendRejection(dst, fmt.Sprintf("column %q is not valid UTF-8", b.members[b.bad-1].name))
 	}
-	b.dst = append(b.dst, '}', '\n')
+	return append(dst, '}', '\n')
 }
 
 // comma separates the elements of an array or object. It refuses a row that a few bytes make too long.
-func (b *batch) comma(i int) {
-	if i > 0 {
-		b.dst = append(b.dst, ',')
-	}
-	if len(b.dst)-b.start > maxRow {
+func (b *batch) comma(dst []byte, i int) []byte {
+	if len(dst)-b.start > maxRow {
 		fail("the row has more than %d MiB as JSON", maxRow>>20)
 	}
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	return dst
 }
 
 // member appends a member of an object.
-func (b *batch) member(i int, v *values, row int64) {
-	b.comma(i)
-	b.dst = append(b.dst, v.prefix...)
-	b.value(v, row)
+func (b *batch) member(dst []byte, i int, v *values, row int64) []byte {
+	dst = append(b.comma(dst, i), v.prefix...)
+	return b.value(dst, v, row)
 }
 
 // value appends a value.
-func (b *batch) value(v *values, i int64) {
+func (b *batch) value(dst []byte, v *values, i int64) []byte {
 	if i < 0 || i >= v.rows {
 		fail("value %d of %d", i, v.rows)
 	}
 	if v.layout == nullLayout || v.valid != nil && v.valid[i>>3]>>(i&7)&1 == 0 {
-		b.dst = append(b.dst, "null"...)
-		return
+		return append(dst, "null"...)
 	}
 	switch v.layout {
 	case bitLayout:
-		if v.data[i>>3]>>(i&7)&1 == 0 {
-			b.dst = append(b.dst, "false"...)
-		} else {
-			b.dst = append(b.dst, "true"...)
-		}
+		return strconv.AppendBool(dst, v.data[i>>3]>>(i&7)&1 != 0)
 	case fixedLayout:
-		b.dst = v.write(b.dst, v.data[i*int64(v.width):][:v.width])
+		return v.write(dst, v.data[i*int64(v.width):][:v.width])
 	case bytesLayout:
 		from, to := v.span(i)
 		if to > int64(len(v.data)) {
 			fail("a value ends at %d of %d bytes", to, len(v.data))
 		}
-		b.bytes(v, v.data[from:to])
+		return b.bytes(dst, v, v.data[from:to])
 	case viewLayout:
-		b.bytes(v, v.view(i))
+		return b.bytes(dst, v, v.view(i))
 	case indexLayout:
 		piece, at := v.from.find(number(v.data[i*int64(v.width):][:v.width], v.unsigned))
-		b.value(piece, at)
+		return b.value(dst, piece, at)
 	case unionLayout:
-		b.union(v, i)
+		child, at := v.member(i)
+		return b.value(dst, child, at)
 	case runsLayout:
-		b.value(v.children[1], v.run(i))
-	default:
-		b.nested(v, i)
+		return b.value(dst, v.children[1], v.run(i))
 	}
+	return b.nested(dst, v, i)
 }
 
 // bytes appends text or bytes.
-func (b *batch) bytes(v *values, data []byte) {
-	b.dst = v.write(b.dst, data)
+func (b *batch) bytes(dst []byte, v *values, data []byte) []byte {
 	if v.text && !utf8.Valid(data) {
-		b.badText = b.current
+		b.bad = b.current + 1
 	}
+	return v.write(dst, data)
 }
 
 // nested appends a struct, list or map.
-func (b *batch) nested(v *values, i int64) {
-	from, to := int64(0), int64(0)
-	switch v.layout {
-	case structLayout:
-		b.dst = append(b.dst, '{')
+func (b *batch) nested(dst []byte, v *values, i int64) []byte {
+	if v.layout == structLayout {
+		dst = append(dst, '{')
 		for k, child := range v.children {
-			b.member(k, child, i)
+			dst = b.member(dst, k, child, i)
 		}
-		b.dst = append(b.dst, '}')
-		return
+		return append(dst, '}')
+	}
+	from, to := v.elements(i)
+	if v.isMap {
+		return b.pairs(dst, v.children[0], from, to)
+	}
+	dst = append(dst, '[')
+	for at := from; at < to; at++ {
+		dst = b.value(b.comma(dst, int(at-from)), v.children[0], at)
+	}
+	return append(dst, ']')
+}
+
+// pairs appends keys and values. Keys that are not text become text.
+func (b *batch) pairs(dst []byte, v *values, from, to int64) []byte {
+	dst = append(dst, '{')
+	for at := from; at < to; at++ {
+		dst = b.comma(dst, int(at-from))
+		start := len(dst)
+		if dst = b.value(dst, v.children[0], at); dst[start] != '"' {
+			key := string(dst[start:])
+			dst = jsonline.AppendString(dst[:start], key)
+		}
+		dst = b.value(append(dst, ':'), v.children[1], at)
+	}
+	return append(dst, '}')
+}
+
+// elements returns which elements of its child a list has.
+func (v *values) elements(i int64) (from, to int64) {
+	switch v.layout {
 	case listLayout:
 		from, to = v.span(i)
 	case listViewLayout:
@@ -149,37 +172,11 @@ func (b *batch) nested(v *values, i int64) {
 	if from < 0 || from > to || to > v.children[0].rows {
 		fail("a list from %d to %d of %d elements", from, to, v.children[0].rows)
 	}
-	if v.isMap {
-		b.pairs(v.children[0], from, to)
-		return
-	}
-	b.dst = append(b.dst, '[')
-	for at := from; at < to; at++ {
-		b.comma(int(at - from))
-		b.value(v.children[0], at)
-	}
-	b.dst = append(b.dst, ']')
+	return from, to
 }
 
-// pairs appends keys and values. Keys that are not text become text.
-func (b *batch) pairs(v *values, from, to int64) {
-	b.dst = append(b.dst, '{')
-	for at := from; at < to; at++ {
-		b.comma(int(at - from))
-		start := len(b.dst)
-		b.value(v.children[0], at)
-		if b.dst[start] != '"' {
-			key := string(b.dst[start:])
-			b.dst = jsonline.AppendString(b.dst[:start], key)
-		}
-		b.dst = append(b.dst, ':')
-		b.value(v.children[1], at)
-	}
-	b.dst = append(b.dst, '}')
-}
-
-// union appends a value of one of several types.
-func (b *batch) union(v *values, i int64) {
+// member returns which of the children of a union has a value, and its number there.
+func (v *values) member(i int64) (*values, int64) {
 	child, ok := v.byNumber[int8(v.data[i])]
 	if !ok {
 		fail("a value of the unknown type %d", int8(v.data[i]))
@@ -187,7 +184,7 @@ func (b *batch) union(v *values, i int64) {
 	if v.dense {
 		i = int64(int32(binary.LittleEndian.Uint32(v.offsets[4*i:])))
 	}
-	b.value(v.children[child], i)
+	return v.children[child], i
 }
 
 // offset returns a number of a list of offsets.

@@ -130,6 +130,11 @@ func (o *opened) load(reserve func(int64) error) (b *batch, err error) {
 			b.members[c.place-1] = v
 		}
 	}
+	b.size = 16
+	for _, v := range b.members {
+		b.size += int64(len(v.prefix)) + 16
+	}
+	b.size += l.taken * 9 / 8 / max(b.rows, 1)
 	return b, nil
 }
 
