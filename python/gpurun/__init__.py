@@ -20,12 +20,12 @@ from gpurun._identity import CannotTravel
 from gpurun._job import (Conflict, Interrupted, Job, JobError, KernelError, NoDevice, RecordsFailed, Stopped, UsageError, binary,
                          run, start)
 from gpurun._kernel import Kernel, run_kernel
-from gpurun._map import map, report, retry
+from gpurun._map import map, merge, report, retry, submit
 from gpurun._result import Result
 
 __all__ = ["Batch", "CannotTravel", "Conflict", "Fail", "Interrupted", "Job", "JobError", "Kernel", "KernelError", "NoDevice", "Record",
-           "RecordsFailed", "Result", "ResultError", "Retry", "Stopped", "UsageError", "binary", "count", "kernel", "map", "report",
-           "retry", "run", "run_kernel", "start"]
+           "RecordsFailed", "Result", "ResultError", "Retry", "Stopped", "UsageError", "binary", "count", "kernel", "map", "merge",
+           "report", "retry", "run", "run_kernel", "start", "submit"]
 
 if clash():
     warnings.warn(clash(), RuntimeWarning, stacklevel=2)

@@ -155,6 +155,17 @@ def retry(
     allow_failed: bool = ...,
     **settings: Unpack[Settings],
 ) -> Result: ...
+def submit(
+    function: Union[_Kernel, Sequence[_Kernel]],
+    data: _Data,
+    output: _Path,
+    *,
+    to: Literal["slurm", "k8s"] = ...,
+    config: Any = ...,
+    identity: Optional[str] = ...,
+    **settings: Any,
+) -> str: ...
+def merge(output: _Path, *, clean: bool = ..., force: bool = ...) -> Result: ...
 def report(result: Union[Result, _Path]) -> dict[str, Any]: ...
 def binary() -> str: ...
 def run(

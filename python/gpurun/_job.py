@@ -145,22 +145,27 @@ def start(kernel, input, output=None, **options):
         temporary = _Folder()
         output = os.path.join(temporary.path, "out.jsonl")
     source = input if hasattr(input, "arguments") else _data.source(input)
-    flags = [*_kernel_flags(kernel), *_flags({**source.settings, **options}), "-o", os.fspath(output)]
-    return Job(["run", *flags, "--", *source.arguments], os.fspath(output), source.write, temporary)
+    given = [*kernel_flags(kernel), *flags({**source.settings, **options}), "-o", os.fspath(output)]
+    return Job(["run", *given, "--", *source.arguments], os.fspath(output), source.write, temporary)
 
 
 def retry(kernel, output, *, progress=None, allow_failed=False, **options):
     """Run gpurun retry, with another kernel unless it is None."""
-    flags = [*([] if kernel is None else _kernel_flags(kernel)), *_flags(options)]
-    return follow(Job(["retry", *flags, "--", output], output), progress, allow_failed)
+    given = [*([] if kernel is None else kernel_flags(kernel)), *flags(options)]
+    return follow(Job(["retry", *given, "--", output], output), progress, allow_failed)
 
 
 def query(*arguments):
     """What a command of the program prints as JSON."""
+    return json.loads(call(*arguments))
+
+
+def call(*arguments):
+    """What a command of the program prints."""
     done = subprocess.run([binary(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
         raise ERRORS.get(done.returncode, JobError)(done.stderr.decode("utf-8", "replace").strip().replace("gpurun: ", "", 1), done.returncode)
-    return json.loads(done.stdout)
+    return done.stdout.decode("utf-8", "replace")
 
 
 class Job:
@@ -271,7 +276,7 @@ def _most_frequent(report):
     return ", mostly with: %s" % causes[0]["example"] if causes and causes[0].get("example") else ""
 
 
-def _kernel_flags(kernel):
+def kernel_flags(kernel):
     for one in kernel if isinstance(kernel, (list, tuple)) else [kernel]:
         if callable(one):
             name = getattr(one, "__name__", "")
@@ -283,7 +288,7 @@ def _kernel_flags(kernel):
     return ["--step=" + os.fspath(step) for step in kernel]
 
 
-def _flags(options):
+def flags(options):
     """Options as flags."""
     config = options.pop("config", None)
     flags = [] if config is None else ["--kernel-config=" + json.dumps(config)]

@@ -174,6 +174,27 @@ def cached(functions, source, settings):
     return os.path.join(folder, name), None
 
 
+def submit(function, data, output, *, to="slurm", config=None, identity=None, **settings):
+    """Submit a job to several machines and return what gpurun submit prints. data are files, or a Dataset that consists
+    of files; they and the output are on storage that all machines share. settings are those of gpurun submit slurm or
+    k8s: nodes=4, gpus_per_node=8, sbatch="--partition=gpu"."""
+    source = _data.source(data)
+    if source.write is not None:
+        raise TypeError("several machines read files that they share: save the data first, as Parquet or by save_to_disk")
+    chain = function if isinstance(function, (list, tuple)) else [function]
+    saved = [one if isinstance(one, (str, os.PathLike)) else Function(one, identity).save(job_folder(output)) for one in chain]
+    settings = {**source.settings, **settings, **({} if config is None else {"config": config})}
+    return _job.call("submit", to, *_job.kernel_flags(saved if isinstance(function, (list, tuple)) else saved[0]), *_job.flags(settings),
+                     "-o", os.path.abspath(output), "--", *source.arguments)
+
+
+def merge(output, *, clean=False, force=False):
+    """Merge the shards of a job on several machines, and return the result."""
+    output = os.fspath(output)
+    _job.call("submit", "merge", *(["--clean"] if clean else []), *(["--force"] if force else []), "--", output)
+    return finished(output, True)
+
+
 def _with_settings(function):
     """Let completion in notebooks offer the settings, too."""
     from gpurun._settings import Settings

@@ -207,6 +207,18 @@ class Maps(Session):
         self.assertEqual([record["n"] for record in corrected][3], 0.0)
         self.assertEqual(gpurun.report(corrected)["report"]["failed"], 0)
 
+    def test_several_machines(self):
+        """Shards computed one after the other, and merged."""
+        with open("in.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in RECORDS)
+        with self.assertRaisesRegex(TypeError, "several machines read files"):
+            gpurun.submit(Model, RECORDS, "out.jsonl", nodes=2)
+        script = gpurun.submit(Model, "in.jsonl", "out.jsonl", nodes=2, gpus_per_node=1, print=True)
+        kernel = re.search(r"--kernel=(\S+kernel\.py)", script).group(1)
+        for shard in ("0/2", "1/2"):
+            gpurun.run(kernel, "in.jsonl", "out.jsonl", shard=shard, no_claim=True, **CPU)
+        self.assertEqual([record["n"] for record in gpurun.merge("out.jsonl")], [2 * i for i in range(50)])
+
     def test_modules(self):
         """A module of the user's: found by workers, part of the identity, refused if its file has changed."""
         with open("own_module.py", "w", encoding="utf-8") as file:

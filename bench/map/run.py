@@ -1,0 +1,101 @@
+"""gpurun.map over a memory-mapped Dataset, against gpurun run on the same records as JSON lines, and against
+Dataset.map with a process per core. End to end: each side starts anew and has its results in a file at the end.
+
+    python bench/map/run.py --gpurun bin/gpurun [--records 300000] [--rounds 3]
+
+Needs datasets and cloudpickle.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+KERNEL = """
+import collections
+def statistics(batch):
+    words = [text.split() for text in batch["text"]]
+    return {"words": [len(one) for one in words], "distinct": [len(set(one)) for one in words],
+            "common": [collections.Counter(one).most_common(1)[0][0] if one else "" for one in words]}
+"""
+
+SIDES = {
+    "gpurun.map": KERNEL + """
+import datasets, gpurun
+gpurun.map(statistics, datasets.load_from_disk("texts"), output=OUTPUT, gpus="cpu:2", progress=False, fresh=True)
+""",
+    "Dataset.map": KERNEL + """
+import datasets
+datasets.disable_progress_bars()
+datasets.disable_caching()
+datasets.load_from_disk("texts").map(statistics, batched=True, num_proc=2).to_parquet(OUTPUT)
+""",
+    "gpurun.map, jsonl": KERNEL + """
+import datasets, gpurun
+gpurun.map(statistics, datasets.load_from_disk("texts"), output=OUTPUT, gpus="cpu:2", progress=False, fresh=True)
+""",
+}
+
+
+def prepare(folder, records):
+    import datasets
+    words = "the quick brown fox jumps over a lazy dog and runs into the deep dark forest".split()
+    texts = [" ".join(words[(i * k + k * k) % len(words)] for k in range(1, 60 + i % 30)) for i in range(records)]
+    with open(os.path.join(folder, "in.jsonl"), "w") as file:
+        for i, text in enumerate(texts):
+            file.write(json.dumps({"id": i, "text": text}) + "\n")
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"id": range(records), "text": texts}).save_to_disk(os.path.join(folder, "texts"))
+    with open(os.path.join(folder, "kernel.py"), "w") as file:
+        file.write(KERNEL)
+
+
+def timed(command, folder, output):
+    for path in (output, output + ".gpurun"):
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.exists(path):
+            os.remove(path)
+    began = time.monotonic()
+    subprocess.run(command, cwd=folder, check=True)
+    return time.monotonic() - began
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpurun", required=True)
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    gpurun = os.path.abspath(options.gpurun)
+    os.environ["PATH"] = os.path.dirname(gpurun) + os.pathsep + os.environ["PATH"]
+    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(folder, options.records)
+        seconds = {name: [] for name in ("gpurun run, jsonl", *SIDES)}
+        for _ in range(options.rounds):
+            for name in seconds:
+                output = os.path.join(folder, "out.jsonl" if "jsonl" in name else "out.parquet")
+                if name == "gpurun run, jsonl":
+                    command = [gpurun, "run", "-q", "-k", "kernel.py:statistics", "--python", sys.executable, "--gpus", "cpu:2", "in.jsonl", "-o", output]
+                else:
+                    command = [sys.executable, "-c", "OUTPUT = %r\n" % output + SIDES[name]]
+                    if "gpurun" in name:  # functions of __main__ travel by value
+                        script = os.path.join(folder, "side.py")
+                        with open(script, "w") as file:
+                            file.write(command[-1])
+                        command = [sys.executable, script]
+                seconds[name].append(timed(command, folder, output))
+    middle = {name: statistics.median(times) for name, times in seconds.items()}
+    for name, times in seconds.items():
+        print("%-20s %6.2f s (%.2f to %.2f)  %s records/s" % (name, middle[name], min(times), max(times), format(int(options.records / middle[name]), ",")))
+    print("rate of gpurun.map, jsonl out, of gpurun run      %.2f   wanted >= 0.95" % (middle["gpurun run, jsonl"] / middle["gpurun.map, jsonl"]))
+    print("rate of gpurun.map, Parquet out, of Dataset.map   %.2f   wanted >= 2" % (middle["Dataset.map"] / middle["gpurun.map"]))
+
+
+if __name__ == "__main__":
+    main()
