@@ -31,7 +31,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test readers-test site slurm-test k8s-test clean
+.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test readers-test notebook-test map-bench site slurm-test k8s-test clean
 
 build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -296,6 +296,18 @@ readers-test: tools
 		.venv-readers/bin/pip install -q --disable-pip-version-check numpy pyarrow pandas polars duckdb datasets datafusion pyspark && touch .venv-readers/ready; }
 	GPURUN_TEST_PYTHON=$(CURDIR)/.venv-readers/bin/python $(GO) test -count=1 -v \
 		-run 'TestReaders|TestFoldersAreData|TestTextOfEveryReader|TestDeclared|TestPython|TestLive' ./orchestrator ./chunk/encode/parquet ./chunk/input/parquet
+
+# gpurun.map in real notebooks: nbclient, and JupyterLab in Chromium. Needs torch, 3 GB.
+notebook-test: build tools
+	@./scripts/tools.sh chromium:chromium
+	@[ -e .venv-notebook/ready ] || { python3 -m venv .venv-notebook && .venv-notebook/bin/pip install -q --disable-pip-version-check \
+		cloudpickle datasets ipykernel jupyterlab nbclient playwright pyarrow torch && touch .venv-notebook/ready; }
+	PYTHONPATH=python .venv-notebook/bin/python scripts/notebooktest.py bin/gpurun bin/notebooks "$$(command -v chromium)"
+
+# gpurun.map against gpurun run and Dataset.map.
+map-bench: build tools
+	@[ -e .venv-map/ready ] || { python3 -m venv .venv-map && .venv-map/bin/pip install -q --disable-pip-version-check cloudpickle datasets && touch .venv-map/ready; }
+	.venv-map/bin/python bench/map/run.py --gpurun bin/gpurun
 
 # Benchmarks that need a GPU; without Go they use binaries built elsewhere.
 gpu-bench:

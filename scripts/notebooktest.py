@@ -112,12 +112,12 @@ def in_jupyterlab(folder, chromium):
                     time.sleep(0.5)
             page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=120_000)
 
-            def run_all():
-                page.wait_for_selector(".jp-NotebookPanel-toolbar [data-icon='ui-components:fast-forward'], .jp-NotebookPanel-toolbar jp-button", timeout=60_000)
-                page.get_by_role("menuitem", name="Run", exact=True).click()
-                page.get_by_text("Run All Cells", exact=True).click()
+            def choose(menu, entry):
+                page.get_by_role("menuitem", name=menu, exact=True).click()
+                page.get_by_text(entry, exact=True).click()
 
-            run_all()
+            page.wait_for_function("document.body.innerText.includes('| Idle')", timeout=120_000)
+            choose("Run", "Run All Cells")
             page.wait_for_selector(".jp-OutputArea progress", timeout=180_000)
             while not halfway(path):
                 time.sleep(0.05)
@@ -125,8 +125,9 @@ def in_jupyterlab(folder, chromium):
             with open(os.path.join(folder, "pid")) as file:
                 os.kill(int(file.read()), signal.SIGKILL)
             assert not os.path.exists(path)
-            page.get_by_role("button", name="Ok").click(timeout=60_000)  # the kernel appears to have died
-            run_all()
+            page.locator(".jp-Dialog .jp-mod-accept").click(timeout=60_000)  # the kernel appears to have died
+            choose("Kernel", "Restart Kernel and Run All Cells…")
+            page.locator(".jp-Dialog .jp-mod-accept").click(timeout=60_000)
             page.wait_for_function("document.body.innerText.match(/resumed [1-9]\\d* of %d/)" % ROWS, timeout=300_000)
             page.screenshot(path=os.path.join(folder, "resumed.png"))
             browser.close()

@@ -20,7 +20,7 @@ def source(data):
         return Files(paths)
     if _is_dataset(data):
         files = _whole_files(data)
-        return Tables(data, _dataset_batches, str(data._fingerprint)) if files is None else Files(files)
+        return Tables(data, _dataset_batches, str(data._fingerprint)) if files is None else Files(files, len(data))
     if _arrow_of(data) is not None:
         return Tables(data, _arrow_of(data))
     return Records(data)
@@ -37,8 +37,8 @@ class Files:
 
     tabular = True
 
-    def __init__(self, paths):
-        self.arguments, self.settings = paths, {}
+    def __init__(self, paths, records=None):
+        self.arguments, self.settings, self.records = paths, {}, records
         self.tabular = all(str(path).endswith((".parquet", ".pq", ".arrow", ".feather")) for path in paths)
 
     write = None
@@ -61,7 +61,7 @@ class Tables:
 
     def __init__(self, data, batches, known=None):
         self.data, self.batches, self.known = data, batches, known
-        self.arguments, self.settings = ["-"], {"input_format": "arrow"}
+        self.arguments, self.settings, self.records = ["-"], {"input_format": "arrow"}, _length(data)
 
     def write(self, stream):
         summed = _Sum(stream)
@@ -78,7 +78,7 @@ class Records:
     tabular = False
 
     def __init__(self, data):
-        self.data, self.arguments, self.settings = data, ["-"], {}
+        self.data, self.arguments, self.settings, self.records = data, ["-"], {}, _length(data)
 
     def write(self, stream):
         summed = _Sum(stream)
@@ -93,6 +93,14 @@ class Records:
         for line in _records.lines(self.data):
             summed.write(line + b"\n")
         return summed.digest.hexdigest()
+
+
+def _length(data):
+    """How many records there are; None if that is unknown."""
+    try:
+        return data.num_rows if hasattr(data, "num_rows") else len(data)
+    except TypeError:
+        return None
 
 
 def has_pyarrow():

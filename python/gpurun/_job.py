@@ -125,7 +125,7 @@ def run(kernel, input, output=None, *, progress=None, allow_failed=False, **opti
 def follow(job, progress, allow_failed):
     """Show the progress of a job and return its result."""
     with job:
-        bar = progress_of(progress)
+        bar = progress_of(progress, job.total)
         try:
             for event in job:
                 bar.update(event)
@@ -146,7 +146,9 @@ def start(kernel, input, output=None, **options):
         output = os.path.join(temporary.path, "out.jsonl")
     source = input if hasattr(input, "arguments") else _data.source(input)
     given = [*kernel_flags(kernel), *flags({**source.settings, **options}), "-o", os.fspath(output)]
-    return Job(["run", *given, "--", *source.arguments], os.fspath(output), source.write, temporary)
+    job = Job(["run", *given, "--", *source.arguments], os.fspath(output), source.write, temporary)
+    job.total = None if options.keys() & {"limit", "offset", "shard"} else source.records
+    return job
 
 
 def retry(kernel, output, *, progress=None, allow_failed=False, **options):
@@ -171,6 +173,8 @@ def call(*arguments):
 class Job:
     """A running job: an iterator of its events, each a dict with the member "event".
     Leaving its with block stops a job that has not finished."""
+
+    total = None  # records, if the caller knows
 
     def __init__(self, arguments, output, write=None, temporary=None):
         self.output, self._temporary = output, temporary

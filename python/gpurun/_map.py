@@ -161,7 +161,7 @@ def cache_folder():
 def cached(functions, source, settings):
     """The output of a map without one: in the cache, under a name that stands for function and data; or, for
     data that cannot be read twice, in a temporary folder."""
-    name = "out.parquet" if source.tabular and _data.has_pyarrow() else "out.jsonl"
+    name = "out.arrow" if source.tabular and _data.has_pyarrow() else "out.jsonl"
     sum = source.sum()
     if sum is None:
         temporary = _Folder()

@@ -8,15 +8,15 @@ WIDTH = 30
 WORDS = {"importing": "importing", "loading": "loading the model", "first_batch": "first batch", "done": "computing"}
 
 
-def progress_of(wanted):
-    """The display of a job. None means: where it can be seen."""
+def progress_of(wanted, total=None):
+    """The display of a job with so many records, if that is known. None means: where it can be seen."""
     if wanted is False:
-        return Progress()
+        return Progress(total)
     if in_notebook():
-        return NotebookProgress()
+        return NotebookProgress(total)
     if wanted or sys.stderr is not None and sys.stderr.isatty():
-        return TerminalProgress()
-    return Progress()
+        return TerminalProgress(total)
+    return Progress(total)
 
 
 def in_notebook():
@@ -45,8 +45,8 @@ class Progress:
 
     interval = 0.2
 
-    def __init__(self):
-        self.done, self.total, self.failed, self.first = 0, -1, 0, None
+    def __init__(self, total=None):
+        self.done, self.total, self.failed, self.first = 0, -1 if total is None else total, 0, None
         self.devices, self.notice, self.due = {}, "", 0.0
 
     def update(self, event):
@@ -59,7 +59,8 @@ class Progress:
             self.total = event["report"]["in"]
         if isinstance(counts, dict):
             self.done, self.failed = counts.get("records", self.done), counts.get("failed", self.failed)
-            self.total = event.get("total", self.total)
+            known = event.get("total", -1)
+            self.total = known if known >= 0 else self.total  # the program learns the length of a stream at its end
         now = time.monotonic()
         if kind in ("progress", "chunk_done") and self.first is None:
             self.first = now, self.done
