@@ -35,7 +35,7 @@ const (
 // roles lists every field of Config. When adding a field, decide here whether a retry
 // must restore it: see rerun.restored.
 var roles = map[string]role{
-	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting,
+	"Input.Path": selecting, "Input.Paths": selecting, "Input.Format": selecting, "Input.Columns": selecting, "Input.SkipBad": selecting, "Resume.Spool": resuming, "Input.Stdin": selecting, "Input.Limit": selecting, "Input.Offset": selecting, "Input.Place": selecting, "Input.Counts": selecting, "Input.Table": selecting,
 	"Output.Path": output, "Output.Arrays": output, "Output.Columns": output, "Output.PartBytes": output, "Output.Format": output, "Output.Stdout": output, "Output.Errors": output, "Resume.WorkDir": output, "Resume.Clean": output,
 	"Output.Force": resuming, "Resume.Fresh": resuming, "Resume.AcceptChanges": resuming,
 
@@ -53,7 +53,7 @@ var roles = map[string]role{
 	"Input.ChunkRecords": effort, "Input.Flush": effort, "Failures.Timeout": effort, "Failures.OpenTimeout": effort, "Failures.Retries": effort,
 	"Resume.Checkpoint": effort, "Resume.DrainTimeout": effort, "Resume.MaxTime": effort, "Resume.MaxRequests": effort, "Resume.MaxTokens": effort, "Resume.Spent": program, "Failures.Halt": effort, "Failures.GiveUpMark": effort,
 
-	"Program.WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Program.Control": program, "Program.Pool": program, "Devices.Claim": program, "Program.Abort": program, "Program.Options": program,
+	"Program.WorkerBinary": program, "Display.LogLevel": program, "Display.OnEvent": program, "Program.Control": program, "Program.Pool": program, "Program.Agreement": program, "Devices.Claim": program, "Program.Abort": program, "Program.Options": program,
 }
 
 // flatten returns the members of a Config by name, those of its groups as Group.Member.

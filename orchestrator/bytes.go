@@ -15,15 +15,18 @@ import (
 // for those that the user asks to keep.
 
 // bytes returns where the values of the input's columns of bytes go; nil if there are none.
-func (p *prepared) bytes() *format.Bytes {
-	o, names := p.config, p.config.inputs.Bytes()
+func (p *prepared) bytes() *format.Bytes { return p.config.bytes(p.readsBytes) }
+
+// bytes is the same for a kernel that reads some of them.
+func (o *order) bytes(reads func(name string) bool) *format.Bytes {
+	names := o.inputs.Bytes()
 	if len(names) == 0 {
 		return nil
 	}
 	to := &format.Bytes{Names: names}
 	for _, name := range names {
 		table := o.Results.Columns.IsTable()
-		if p.readsBytes(name) || table && o.Results.MayKeep(name) {
+		if reads(name) || table && o.Results.MayKeep(name) {
 			to.Beside = append(to.Beside, name)
 		}
 		if !table && slices.Contains(o.Output.Keep, name) {

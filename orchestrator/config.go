@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/gpu"
@@ -78,6 +79,8 @@ type Program struct {
 	WorkerBinary string
 	// Pool, if set, keeps workers with open kernels for the next job with the same pool.
 	Pool *Pool `json:"-"`
+	// Agreement, if set, is how the machines that share a job agree on the layout of its columns.
+	Agreement Agreement `json:"-"`
 	// Control, if set, lets other goroutines pause the job.
 	Control *Control `json:"-"`
 	// Abort, when closed, ends the job at once, without waiting for the batches being
@@ -85,6 +88,15 @@ type Program struct {
 	Abort <-chan struct{} `json:"-"`
 	// Options are for tests.
 	Options Options `json:"-"`
+}
+
+// Agreement is where machines that share a job agree on the layout of its columns. Its methods are
+// safe for concurrent use.
+type Agreement interface {
+	// Layout returns the layout, nil if there is none yet.
+	Layout() (*columns.Layout, error)
+	// FixLayout proposes a layout and returns the one that holds: the first that was proposed.
+	FixLayout(proposed columns.Layout) (columns.Layout, error)
 }
 
 // Options replace the machine, the clock and intervals in tests. Their zero value is what

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/format"
@@ -91,18 +92,32 @@ func (p *prepared) openSource(ctx context.Context, f *folder.Folder) (err error)
 	return err
 }
 
-// sampleInput looks at the first input records, unless the layout of the table is known.
+// sampleInput looks at the first input records, unless that was done or the layout of the table is
+// known.
 func (p *prepared) sampleInput(ctx context.Context) error {
-	if !p.columns.IsTable() || p.layout.Get() != nil {
+	if !p.columns.IsTable() {
 		return nil
 	}
-	o, decoding := p.config, p.decoding()
-	if err := sampleTable(ctx, o.inputs, decoding, p.columns.Table, o.Output.Keep); err != nil {
-		return err
+	if sampled := p.config.Input.Table; sampled != nil {
+		p.columns.Table.Sample, p.columns.Table.Input = sampled.Sample, sampled.Input
+		return nil
 	}
-	p.plan.note(addDeclared(p.columns.Table, declaredColumns(o.inputs.Files, decoding), o.Results.MayKeep)...)
-	addBytes(p.columns.Table, decoding.Bytes, o.Results.MayKeep)
-	return nil
+	if p.layout.Get() != nil {
+		return nil
+	}
+	notes, err := p.config.sampleTable(ctx, p.decoding(), p.columns.Table)
+	p.plan.note(notes...)
+	return err
+}
+
+// sampleTable adds what the input shows to what is known of a table. It returns lines for the user.
+func (o *order) sampleTable(ctx context.Context, decoding format.Options, table *columns.TableSpec) (notes []string, err error) {
+	if err := sampleTable(ctx, o.inputs, decoding, table, o.Output.Keep); err != nil {
+		return nil, err
+	}
+	notes = addDeclared(table, declaredColumns(o.inputs.Files, decoding), o.Results.MayKeep)
+	addBytes(table, decoding.Bytes, o.Results.MayKeep)
+	return notes, nil
 }
 
 // openOutput creates the output, or reopens it on resume.

@@ -45,6 +45,9 @@ func (j *job) run(ctx context.Context) (Report, error) {
 		err = j.work(ctx)
 	}
 	err = j.conclude(ctx, err)
+	if err == nil {
+		err = j.sources.adoptLayout()
+	}
 	err = j.committer.close(err)
 	return j.finish(err), err
 }

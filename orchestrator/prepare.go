@@ -48,8 +48,15 @@ func newPrepared(o *order, before *folder.Earlier, note func(string)) (*prepared
 	p := &prepared{config: o, earlier: before, cut: before.Manifest.Cut, spending: spending{limits: o.Resume}}
 	p.staff = &staff{config: o, plan: &p.plan, resumed: scaler.ReadSaved(before.Scaling)}
 	p.members = &members{config: o, plan: &p.plan}
-	p.columns, p.layout = o.Results.Stored(before.Manifest.Layout)
 	p.plan = o.plan()
+	known := before.Manifest.Layout
+	if known == nil {
+		var err error
+		if known, err = o.agreedLayout(); err != nil {
+			return p, err
+		}
+	}
+	p.columns, p.layout = o.Results.Stored(known)
 	path, short, err := folder.MakeTemp(note)
 	if p.runDir = path; err != nil {
 		return p, fault.TempFolder.New("make temporary folder: %w", err)

@@ -110,7 +110,7 @@ func (j *job) fleetOptions() fleet.Options {
 	if !c.Devices.NoMonitor {
 		o.Monitor = &gpu.MonitorOptions{Options: c.Options.devices, Config: c.Devices.Monitor, Profile: gpu.Profile(c.Devices.Profile), Clock: c.Options.clock}
 	}
-	if o.LayoutKnown == nil { // otherwise workers know the layout of the job's columns
+	if o.LayoutKnown == nil || c.Agreement != nil { // otherwise workers know a layout that the next job may not have
 		o.Pool = c.Pool.kept()
 	}
 	if p.kernel.Interpreter != "" && !p.kernel.Info.Fresh && c.Kernel.Start != StartFresh {

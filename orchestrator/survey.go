@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/source"
@@ -26,6 +29,10 @@ type Survey struct {
 	// a folder of parts.
 	Output, Errors, Format string
 	Parts                  bool
+	// Columns is what is known of the columns of an output that has some; Arrays are the files
+	// of columns beside the output, with absolute paths.
+	Columns *columns.Spec
+	Arrays  []commit.Array
 }
 
 // MakeSurvey checks that a job can be divided into this number of ranges, of equal size
@@ -38,13 +45,23 @@ func MakeSurvey(ctx context.Context, config Config, ranges int) (s Survey, err e
 	if err := o.CheckOutputs(); err != nil {
 		return s, err
 	}
-	s = Survey{First: o.Input.Offset, Output: id.Spec.Output.Path, Errors: id.Spec.Output.Errors, Format: o.Results.Format.Name, Parts: o.Results.PartBytes > 0}
+	s = Survey{
+		First: o.Input.Offset, Output: id.Spec.Output.Path, Errors: id.Spec.Output.Errors, Format: o.Results.Format.Name, Parts: o.Results.PartBytes > 0,
+		Arrays: id.Spec.Results.Arrays, Columns: o.Results.Columns.Clone(),
+	}
 	if s.Print, err = json.Marshal(id); err != nil {
 		return s, err
 	}
 	s.Survey, err = o.inputs.Survey(ctx, source.Surveying{
 		Limits: o.limits(), Ranges: ranges, Cores: o.cores(), Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
 	})
+	if err != nil || !s.Columns.IsTable() {
+		return s, err
+	}
+	// What the kernel reads is not known, and does not matter: the table has what is kept.
+	bytes := o.bytes(func(string) bool { return false })
+	notes, err := o.sampleTable(ctx, format.Options{Columns: o.Input.Columns, Types: o.Output.Columns, Bytes: bytes, Threads: 1}, s.Columns.Table)
+	s.Notes = append(s.Notes, notes...)
 	return s, err
 }
 

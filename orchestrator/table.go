@@ -138,6 +138,12 @@ func (s *sources) fixLayout(proposed columns.Layout) (columns.Layout, *fault.Err
 	if err := proposed.Validate(); err != nil {
 		return proposed, fault.WorkerLost.New("a worker proposed an invalid layout: %w", err)
 	}
+	if agreement := s.config.Agreement; agreement != nil {
+		var err error
+		if proposed, err = agreement.FixLayout(proposed); err != nil {
+			return proposed, fault.As(fault.JobFiles.Wrap(err))
+		}
+	}
 	m := s.job
 	m.Layout = &proposed
 	if err := s.folder.Save(m); err != nil {
@@ -149,6 +155,31 @@ func (s *sources) fixLayout(proposed columns.Layout) (columns.Layout, *fault.Err
 		s.config.emit(Notice{Text: text, Value: "columns"})
 	}
 	return proposed, nil
+}
+
+// adoptLayout gives a job without any result the layout that other machines have agreed on
+// meanwhile.
+func (s *sources) adoptLayout() error {
+	if s.layout == nil || s.layout.Get() != nil {
+		return nil
+	}
+	agreed, err := s.config.agreedLayout()
+	if err != nil || agreed == nil {
+		return err
+	}
+	if _, e := s.fixLayout(*agreed); e != nil {
+		return e
+	}
+	return nil
+}
+
+// agreedLayout returns the layout that machines which share the job have agreed on, nil if there is
+// none.
+func (o *order) agreedLayout() (*columns.Layout, error) {
+	if o.Agreement == nil {
+		return nil, nil
+	}
+	return o.Agreement.Layout()
 }
 
 // jsonNote says which columns are JSON although neither the user nor the input asks for that.

@@ -34,7 +34,8 @@ type Retried struct {
 	CRC chunk.CRC
 	// Failed is the file of failed records that CopyFailed wrote.
 	Failed string
-	// Again is the framed output of the job that recomputed the failed records, in order.
+	// Again is the framed output of the job that recomputed the failed records, in order; "" if none
+	// did, and all of them stay failed.
 	Again string
 	// SourceField is the member of results that says where their record comes from; empty
 	// for none. In Again it refers to the file of failed records.
@@ -116,10 +117,12 @@ func (m *merger) open() (err error) {
 			return err
 		}
 	}
-	if m.file, err = os.Open(m.Again); err != nil {
-		return fault.JobFiles.New("open results: %w", err)
+	if m.Again != "" {
+		if m.file, err = os.Open(m.Again); err != nil {
+			return fault.JobFiles.New("open results: %w", err)
+		}
+		m.again = bufio.NewReaderSize(m.file, 1<<20)
 	}
-	m.again = bufio.NewReaderSize(m.file, 1<<20)
 	if err = m.arrays.open(m.Retried); err != nil {
 		return err
 	}
@@ -239,7 +242,7 @@ func (m *merger) replace(f record.Failure) (err error) {
 	}
 	outcome := commit.Outcome{Failure: &f}
 	outcome.Record.Data, outcome.Record.Index = was.Data, f.Record
-	if f.Kind != fault.Upstream {
+	if f.Kind != fault.Upstream && m.again != nil {
 		if err := m.readAgain(&outcome); err != nil {
 			return err
 		}

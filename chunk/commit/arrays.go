@@ -10,11 +10,11 @@ import (
 
 // Array is a file beside the output with a column of its rows, as a NumPy array.
 type Array struct {
-	Path string
+	Path string `json:"path"`
 	// Column is its number in the layout.
-	Column int
+	Column int `json:"column"`
 	// Mask: the file has a 1 for each row without values instead of a column.
-	Mask bool
+	Mask bool `json:"mask,omitempty"`
 }
 
 // TemporaryArray is the temporary name of an array.

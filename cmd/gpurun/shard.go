@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -221,7 +222,7 @@ func createRun(ctx context.Context, config orchestrator.Config, n int, create fu
 		return nil, err
 	}
 	return create(cluster.Manifest{
-		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts,
+		Output: survey.Output, Errors: survey.Errors, Format: survey.Format, Parts: survey.Parts, Columns: survey.Columns, Arrays: survey.Arrays,
 		Shards: n, First: survey.First, Records: survey.Records, Command: os.Args, Print: survey.Print, Index: index,
 	})
 }
@@ -309,6 +310,10 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	}
 	config.Input.Counts = w.index.Files
 	config.Output.Path, config.Output.Errors, config.Output.Force = a.Output(), a.Errors(), false
+	config.Output.Arrays = w.arrays(a)
+	if config.Agreement = (agreement{ctx, w.run, a}); w.run.Columns.IsTable() {
+		config.Input.Table = w.run.Columns.Table
+	}
 	var err error
 	if config.Resume.MaxTime, err = w.timeLeft(); err != nil {
 		return cluster.Result{}, err
@@ -325,7 +330,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	report, err := w.job.runJob(&own, config, orchestrator.Run, shardHints{})
 	if e := fault.As(err); adopted && e != nil && slices.Contains(unusable, e.Code) {
 		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
-		for _, path := range []string{config.Output.Path, config.Output.Errors, filepath.Clean(config.Output.Path) + ".gpurun"} {
+		for _, path := range append([]string{config.Output.Path, config.Output.Errors, filepath.Clean(config.Output.Path) + ".gpurun"}, config.Output.ArrayFiles()...) {
 			if err := os.RemoveAll(path); err != nil {
 				return cluster.Result{}, fault.JobFiles.Wrap(err)
 			}
@@ -337,6 +342,32 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 		return cluster.Result{}, limits.explain(err)
 	}
 	return shardResult(ctx, report, config, time.Since(started))
+}
+
+// arrays returns where an attempt writes the arrays.
+func (w *shardWork) arrays(a *cluster.Attempt) []orchestrator.OutputArray {
+	list := slices.Clone(w.config.Output.Arrays)
+	for _, array := range w.run.Arrays {
+		if !array.Mask { // the name of a mask follows
+			list[array.Column].Path = a.Array(array)
+		}
+	}
+	return list
+}
+
+// agreement is how an attempt agrees with others on the layout of columns.
+type agreement struct {
+	ctx     context.Context
+	run     *cluster.Run
+	attempt *cluster.Attempt
+}
+
+// Layout implements orchestrator.Agreement.
+func (a agreement) Layout() (*columns.Layout, error) { return a.run.Layout() }
+
+// FixLayout implements orchestrator.Agreement.
+func (a agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {
+	return a.attempt.FixLayout(a.ctx, proposed)
 }
 
 // timeLeft returns what is left of the time limit of this process; 0 if there is none.
@@ -408,6 +439,9 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 	for _, kind := range report.Failures {
 		result.Kinds[kind.Kind] += kind.Count
 	}
+	for _, a := range report.Arrays {
+		result.Arrays = append(result.Arrays, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
+	}
 	path := config.Output.Path
 	if strings.HasSuffix(path, "/") {
 		path = commit.ManifestPath(path)
@@ -430,7 +464,7 @@ func shardResult(ctx context.Context, report orchestrator.Report, config orchest
 // takes over. Success means that the output exists.
 func (w *shardWork) merge() error {
 	options := cluster.MergeOptions{
-		Force: w.config.Output.Force, LostAfter: w.job.options.Shard.ClaimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run),
+		Force: w.config.Output.Force, LostAfter: w.job.options.Shard.ClaimAfter, Labels: shardLabels(), Describe: describeMerged(w.session.ctx, w.run), Refit: refit(w.run),
 	}
 	merged, err := w.run.Merge(w.session.ctx, options)
 	for errors.Is(err, cluster.ErrMerging) && !w.job.options.Shard.NoClaim { // Merge itself waits for signs of life

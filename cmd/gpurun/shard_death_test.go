@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk/encode/npy"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/progress"
@@ -24,11 +27,63 @@ type sharedFolder struct {
 	t    *testing.T
 	path string
 	want string
+	kind outputKind
+}
+
+// outputKind is a kind of output that processes write together.
+type outputKind struct {
+	output string
+	more   []string // arguments
+	// lines returns the lines of the results, decoded.
+	lines func(d sharedFolder) string
+}
+
+// outputKinds are the kinds of outputs, which the merge makes in different ways.
+var outputKinds = map[string]outputKind{
+	"lines": {output: "out.jsonl", lines: func(d sharedFolder) string { return d.read("out.jsonl") }},
+	"table": {output: "out.parquet", lines: sharedFolder.decodeTable},
+	"parts": {output: "out.parquet/", lines: sharedFolder.decodeTable},
+	"array": {output: "out.jsonl", more: []string{"--column", "id=id.npy"}, lines: sharedFolder.decodeArray},
+}
+
+// decodeTable returns the rows of a table as lines.
+func (d sharedFolder) decodeTable() string {
+	d.t.Helper()
+	cmd, stderr := d.command(nil, "run", "-k", "echo", d.kind.output, "-o", "decoded.jsonl", "--columns", "id", "--force")
+	start(d.t, cmd)
+	ends(d.t, cmd, stderr, 0)
+	return d.read("decoded.jsonl")
+}
+
+// decodeArray returns the values of the array in the lines to which they belong.
+func (d sharedFolder) decodeArray() string {
+	d.t.Helper()
+	data := d.read("id.npy")
+	if len(data) < npy.HeaderBytes || !strings.Contains(data[:npy.HeaderBytes], "'<i8'") || strings.Trim(d.read("out.jsonl"), "{}\n") != "" {
+		d.t.Fatalf("%.200q", data)
+	}
+	var text strings.Builder
+	for rest := []byte(data[npy.HeaderBytes:]); len(rest) >= 8; rest = rest[8:] {
+		fmt.Fprintf(&text, "{\"id\":%d}\n", binary.LittleEndian.Uint64(rest))
+	}
+	if rows := fmt.Sprintf("(%d,)", strings.Count(text.String(), "\n")); !strings.Contains(data[:npy.HeaderBytes], rows) || len(d.read("id.mask.npy")) != npy.HeaderBytes+strings.Count(text.String(), "\n") {
+		d.t.Errorf("the header does not say %s: %s", rows, data[:npy.HeaderBytes])
+	}
+	return text.String()
+}
+
+func (d sharedFolder) read(name string) string {
+	d.t.Helper()
+	data, err := os.ReadFile(d.join(name))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(data)
 }
 
 func newSharedFolder(t *testing.T, records int) sharedFolder {
 	t.Helper()
-	d := sharedFolder{t: t, path: t.TempDir()}
+	d := sharedFolder{t: t, path: t.TempDir(), kind: outputKinds["lines"]}
 	var lines strings.Builder
 	for i := range records {
 		fmt.Fprintf(&lines, "{\"id\":%d}\n", i)
@@ -65,61 +120,72 @@ func (d sharedFolder) command(env []string, args ...string) (*exec.Cmd, said) {
 
 // shard returns a process that computes a shard of the job.
 func (d sharedFolder) shard(shard string, env []string, more ...string) (*exec.Cmd, said) {
-	args := append([]string{"run", "--shard", shard, "-k", "exec:./kernel", "in.jsonl", "-o", "out.jsonl"}, more...)
+	args := slices.Concat([]string{"run", "--shard", shard, "-k", "exec:./kernel", "in.jsonl", "-o", d.kind.output}, d.kind.more, more)
 	return d.command(env, args...)
 }
 
 // check compares the merged output.
 func (d sharedFolder) check() {
 	d.t.Helper()
-	data, err := os.ReadFile(d.join("out.jsonl"))
-	if err != nil || string(data) != d.want {
-		d.t.Errorf("the output is different: %v\n%.500s", err, data)
+	if lines := d.kind.lines(d); lines != d.want {
+		d.t.Errorf("the output is different:\n%.500s", lines)
 	}
 }
 
 // merge merges the shards and compares the output.
 func (d sharedFolder) merge() {
 	d.t.Helper()
-	cmd, stderr := d.command(nil, "submit", "merge", "--claim-after", "1s", "out.jsonl")
+	cmd, stderr := d.command(nil, "submit", "merge", "--claim-after", "1s", d.kind.output)
 	start(d.t, cmd)
 	ends(d.t, cmd, stderr, 0)
 	d.check()
 }
 
-// shardPoints are where a process that computes or merges shards is killed. Those of a
-// short test come first.
+// shardPoints are where a process that computes or merges shards is killed, shortPoints those of a short
+// test, for each kind of output.
+var shortPoints = map[string][]string{
+	"lines": {"shard-computed", "merge-written"}, "table": {"appended:6", "merge-copied"}, "parts": {"layout-agreed"}, "array": {"appended:6", "merge-written:2"},
+}
 var shardPoints = []string{
-	"shard-computed", "merge-written",
+	"shard-computed", "merge-written", "layout-agreed", "unit-appended", "array-renamed",
 	"shard-claimed", "beat:2", "appended:3", "durable", "complete", "renamed", "clearing", "shard-result", "shard-committed", "merge-copied", "combining", "merge-described", "merge-named",
 }
 
 // TestShardDeath: kill -9 at any point; the next process continues from there, and the
 // output is that of one machine.
 func TestShardDeath(t *testing.T) {
-	points := shardPoints[:2]
-	if os.Getenv("GPURUN_TEST_ALL") != "" {
-		points = shardPoints
+	for name, kind := range outputKinds {
+		points := shortPoints[name]
+		if os.Getenv("GPURUN_TEST_ALL") != "" {
+			points = slices.DeleteFunc(slices.Concat(points, shardPoints), func(point string) bool { return slices.Contains(neverIn[name], point) })
+		}
+		for _, point := range points {
+			t.Run(name+" "+point, func(t *testing.T) {
+				t.Parallel()
+				d := newSharedFolder(t, 60)
+				d.kind = kind
+				cmd, stderr := d.shard("0/2", []string{crash.Variable + "=" + point}, "--merge")
+				start(t, cmd)
+				ends(t, cmd, stderr, -1)
+				if signal := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); signal != syscall.SIGKILL {
+					t.Fatalf("it was not killed at %s: %s\n%s", point, cmd.ProcessState, stderr)
+				}
+				cmd, stderr = d.shard("1/2", nil, "--merge")
+				start(t, cmd)
+				ends(t, cmd, stderr, 0)
+				d.check()
+				report, stderr := d.command(nil, "report", "--verify", kind.output)
+				start(t, report)
+				ends(t, report, stderr, 0)
+			})
+		}
 	}
-	for _, point := range points {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
-			d := newSharedFolder(t, 60)
-			cmd, stderr := d.shard("0/2", []string{crash.Variable + "=" + point}, "--merge")
-			start(t, cmd)
-			ends(t, cmd, stderr, -1)
-			if signal := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); signal != syscall.SIGKILL {
-				t.Fatalf("it was not killed at %s: %s\n%s", point, cmd.ProcessState, stderr)
-			}
-			cmd, stderr = d.shard("1/2", nil, "--merge")
-			start(t, cmd)
-			ends(t, cmd, stderr, 0)
-			d.check()
-			report, stderr := d.command(nil, "report", "--verify", "out.jsonl")
-			start(t, report)
-			ends(t, report, stderr, 0)
-		})
-	}
+}
+
+// neverIn are the points that a kind of output does not pass.
+var neverIn = map[string][]string{
+	"lines": {"layout-agreed", "array-renamed"}, "table": {"array-renamed", "durable"}, "array": {"durable"},
+	"parts": {"array-renamed", "durable", "merge-written", "merge-copied"},
 }
 
 // TestShardAdoptedDeath: the process that continues the work of a killed one is killed, too.

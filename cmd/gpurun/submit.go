@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -71,7 +72,7 @@ func newSubmitMerge() *cobra.Command {
 			}
 			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
-			o.Labels, o.Describe, o.Again = shardLabels(), describeMerged(ctx, run), o.Force
+			o.Labels, o.Describe, o.Refit, o.Again = shardLabels(), describeMerged(ctx, run), refit(run), o.Force
 			return mergeRun(ctx, run, o.MergeOptions, o.Clean)
 		},
 	}, &o,
@@ -88,13 +89,31 @@ func lostAfterSetting(help string) spec.Setting {
 // gpurun retry.
 func describeMerged(ctx context.Context, run *cluster.Run) func(cluster.Merged, []cluster.Result) {
 	return func(m cluster.Merged, results []cluster.Result) {
-		c := shards.Combined{Output: m.Output, Errors: m.Errors, Sum: m.Sum, Print: run.Print}
+		c := shards.Combined{Output: m.Output, Errors: m.Errors, Sum: m.Sum, Print: run.Print, Arrays: run.Arrays, ArraySums: m.Arrays}
 		for _, r := range results {
 			c.Pieces = append(c.Pieces, shards.Piece{Output: run.ResultOutput(r), Bytes: r.Output.Bytes, Counts: r.Counts, Machine: r.Host})
 		}
-		if err := shards.Combine(ctx, c); err != nil {
+		var err error
+		if c.Layout, err = run.Layout(); err == nil {
+			err = shards.Combine(ctx, c)
+		}
+		if err != nil {
 			fmt.Fprintf(os.Stderr, "gpurun: the output is complete, but gpurun report and gpurun retry cannot be used with it: %v\n", err)
 		}
+	}
+}
+
+// refit writes a shard again that lacks the layout of its run.
+func refit(run *cluster.Run) func(context.Context, string, *cluster.Attempt, columns.Layout) (*cluster.Result, error) {
+	return func(ctx context.Context, output string, to *cluster.Attempt, layout columns.Layout) (*cluster.Result, error) {
+		r := shards.Refitted{Output: to.Output()}
+		for _, a := range run.Arrays {
+			r.Arrays = append(r.Arrays, to.Array(a))
+		}
+		if done, err := r.Refit(ctx, output, layout); err != nil || !done {
+			return nil, err
+		}
+		return &cluster.Result{Output: r.Sum, Arrays: r.ArraySums}, nil
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
@@ -20,6 +21,7 @@ const (
 	beatFile    = "beat.json"
 	endFile     = "end.json"
 	resultFile  = "result.json"
+	errorsName  = "errors.jsonl"
 )
 
 // Who is the process that makes an attempt.
@@ -121,8 +123,11 @@ func (a *Attempt) Errors() string {
 	if a.run.Manifest.Errors == "" {
 		return ""
 	}
-	return a.join("errors.jsonl")
+	return a.join(errorsName)
 }
+
+// Array is where the attempt writes an array of the manifest.
+func (a *Attempt) Array(array commit.Array) string { return a.join(arrayName(array)) }
 
 // Earlier returns the outputs of earlier attempts at the same shard, the newest claim
 // first. They may be unfinished, damaged, or still being written.
@@ -182,7 +187,9 @@ func (a *Attempt) finish(state string, err error) error {
 
 // discard removes the output of an attempt that another one has beaten.
 func (a *Attempt) discard() {
-	for _, path := range []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"} {
+	paths := []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"}
+	arrays, _ := filepath.Glob(a.join("column-*.npy"))
+	for _, path := range append(paths, arrays...) {
 		if path != "" {
 			_ = os.RemoveAll(path)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/encode/table"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -404,9 +405,9 @@ func TestEmptyInput(t *testing.T) {
 // TestEmptyEncodedOutput: the merge of a run without records is a file that readers of its format
 // accept, with its checksum, also if an interrupted merge has left something.
 func TestEmptyEncodedOutput(t *testing.T) {
-	for _, name := range []string{"jsonl", "jsonl.gz", "jsonl.zst"} {
+	for _, name := range encode.Names() {
 		for _, left := range []string{"none", "", strings.Repeat("x", 1000)} {
-			r, err := Create(Manifest{Output: filepath.Join(t.TempDir(), "out."+name), Format: name, Shards: 2})
+			r, err := Create(Manifest{Output: filepath.Join(t.TempDir(), "out."+name), Format: name, Shards: 2, Columns: tableColumns})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,6 +441,12 @@ func TestEmptyEncodedOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer file.Close()
+			if format.Table {
+				fits, err := table.Of(name).Fits(file, sum.Bytes, *columnLayout.Table)
+				if rows, bad := table.Of(name).Rows(file, sum.Bytes); err != nil || bad != nil || rows != 0 || !fits {
+					t.Errorf("%s, %d bytes left: %d rows, %v %v", name, len(left), rows, err, bad)
+				}
+			}
 			if format.Codec == nil {
 				continue
 			}

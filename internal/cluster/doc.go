@@ -13,10 +13,12 @@
 //	    beat.json                 replaced at intervals: the attempt is alive, and how far it is
 //	    end.json                  how it ended
 //	    out.jsonl                 its output, with its job folder beside it
+//	    column-0.npy              an array beside the output
 //	    result.json               counts and checksums of the finished shard
 //	  claims/00003.0001           a link to an attempt.json: the first claim on shard 3
 //	  commits/00003.json          a link to a result.json: shard 3 is done
 //	  claims/merge.0001           the same for the merge
+//	  layout.json                 the layout of an output with columns, once it is agreed
 //	  merged.json
 //
 // The folder may be on a network file system, where locks do not reach other hosts. Hence:

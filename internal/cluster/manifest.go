@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
@@ -23,6 +25,7 @@ const (
 	attemptsDir     = "attempts"
 	claimsDir       = "claims"
 	commitsDir      = "commits"
+	layoutFile      = "layout.json"
 	mergedFile      = "merged.json"
 	folderSuffix    = ".shards"
 )
@@ -39,6 +42,10 @@ type Manifest struct {
 	// Format is the format of the output, Parts whether it is a folder of parts.
 	Format string `json:"format"`
 	Parts  bool   `json:"parts,omitempty"`
+	// Columns is what is known of the columns of an output that has some, before any result;
+	// Arrays are the files of columns beside the output.
+	Columns *columns.Spec  `json:"columns,omitempty"`
+	Arrays  []commit.Array `json:"arrays,omitempty"`
 	// Shards is how many there are; Records of the input, from First on, are divided among
 	// them.
 	Shards  int   `json:"shards"`
@@ -68,9 +75,6 @@ func (m Manifest) sum() string {
 	data, _ := json.Marshal(m)
 	return chunk.Checksum(data).String()
 }
-
-// mergeable are the formats of outputs that can be concatenated.
-var mergeable = []string{"jsonl", "jsonl.gz", "jsonl.zst"}
 
 // compact undoes the indentation of members that only the caller knows.
 func compact(m *Manifest) error {
@@ -122,6 +126,18 @@ func (m Manifest) outputName() string {
 		return "out/"
 	}
 	return "out." + m.Format
+}
+
+// arrayName is what an attempt calls the file of an array: it ends as the user has named it, because
+// the ending says how values are stored.
+func arrayName(a commit.Array) string {
+	name := fmt.Sprintf("column-%d.npy", a.Column)
+	for _, ending := range []string{".mask.npy", ".f16.npy", ".f16.mask.npy"} {
+		if strings.HasSuffix(a.Path, ending) {
+			name = fmt.Sprintf("column-%d%s", a.Column, ending)
+		}
+	}
+	return name
 }
 
 // joinOutput is filepath.Join for a folder of parts, whose name must end in a slash.

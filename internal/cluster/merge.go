@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
+	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -25,6 +27,10 @@ type MergeOptions struct {
 	Labels    map[string]string
 	// Progress is called with the number of merged records. It may be nil.
 	Progress func(records, of int64)
+	// Refit writes a shard of which every record failed again, from the job with this output to the
+	// places of another attempt, in the layout of the run. It returns the checksums of its files, nil
+	// if the shard has that layout. If it is nil, such a shard is refused.
+	Refit func(ctx context.Context, output string, to *Attempt, layout columns.Layout) (*Result, error)
 	// Describe is called when the output has its name, with the results of the shards that
 	// have records, in order. It may be nil. A merge that is interrupted calls it again.
 	Describe func(Merged, []Result)
@@ -39,6 +45,8 @@ type Merged struct {
 	chunk.Counts
 	// Sum is the checksum of the output; of a folder of parts, of its manifest.
 	Sum chunk.FileSum `json:"sum"`
+	// Arrays are those of the files of Manifest.Arrays.
+	Arrays []chunk.FileSum `json:"arrays,omitempty"`
 	// Kinds are the failed records by kind.
 	Kinds map[string]int64 `json:"kinds,omitempty"`
 	// Skipped is how many input files could not be read to their end, counted once for each
@@ -87,6 +95,7 @@ type merge struct {
 	MergeOptions
 	run     *Run
 	results []Result
+	shards  []shardFiles // of the results
 	attempt *Attempt
 	before  string // the folder of an interrupted merge whose process has ended; "" if there is none
 	merged  Merged
@@ -279,36 +288,105 @@ func (r *Run) Clean() (removed bool) {
 	return removed
 }
 
-// errorsOf is where it wrote the failed records.
-func (m *merge) errorsOf(r Result) string {
-	return m.run.join(attemptsDir, filepath.Base(r.Attempt), "errors.jsonl")
+// shardFiles is a committed shard and where its files are: those of its attempt, or new ones that fit
+// the layout of the run.
+type shardFiles struct {
+	Result
+	output string
+	errors string
+	arrays []string
 }
 
-// write writes the output, and before it the errors file.
-func (m *merge) write(ctx context.Context) error {
-	var output, failed []piece
+// collect finds the files of the shards. Where every record failed before any machine knew the layout,
+// they are written again.
+func (m *merge) collect(ctx context.Context) error {
+	layout, err := m.run.Layout()
+	if err != nil {
+		return err
+	}
 	for _, r := range m.results {
-		p := piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: m.run.ResultOutput(r), sum: r.Output, records: r.Counts.Records}
-		output = append(output, p)
-		p.path, p.sum, p.records = m.errorsOf(r), r.Errors, 0
-		failed = append(failed, p)
+		a := &Attempt{run: m.run, dir: m.run.attemptDir(r.Attempt)}
+		s := shardFiles{Result: r, output: a.Output(), errors: a.Errors()}
+		for _, array := range m.run.Arrays {
+			s.arrays = append(s.arrays, a.Array(array))
+		}
+		if layout != nil && r.Succeeded == 0 && r.Failed > 0 && m.Refit != nil {
+			a.dir = filepath.Join(m.refits(), key(r.Shard))
+			refitted, err := m.Refit(ctx, s.output, a, *layout)
+			if err != nil && ctx.Err() == nil {
+				p := piece{shard: r.Shard, commit: m.run.commitPath(r.Shard), path: s.output}
+				err = p.damaged("%w", err)
+			}
+			if err != nil {
+				return err
+			}
+			if refitted != nil {
+				s.output, s.Output, s.Arrays = a.Output(), refitted.Output, refitted.Arrays
+				for i, array := range m.run.Arrays {
+					s.arrays[i] = a.Array(array)
+				}
+			}
+		}
+		m.shards = append(m.shards, s)
+	}
+	return nil
+}
+
+// refits is the folder of the files that are written again.
+func (m *merge) refits() string { return m.attempt.join("refits") }
+
+// write writes the errors file and the arrays, and then the output.
+func (m *merge) write(ctx context.Context) error {
+	defer os.RemoveAll(m.refits())
+	if err := m.collect(ctx); err != nil {
+		return err
+	}
+	layout, err := m.run.mergedLayout()
+	if err != nil {
+		return err
 	}
 	if path := m.run.Manifest.Errors; path != "" {
-		if _, err := m.writeFile(ctx, m.attempt.Errors(), failed, path); err != nil {
+		pieces := m.pieces(func(s shardFiles) (string, chunk.FileSum) { return s.errors, s.Errors })
+		if _, err := m.writeFile(ctx, m.attempt.Errors(), lines{encode.Lines()}, pieces, path); err != nil {
 			return err
 		}
 	}
-	if m.run.Parts {
-		return m.writeParts(ctx)
+	for i, a := range m.run.Arrays {
+		pieces := m.pieces(func(s shardFiles) (string, chunk.FileSum) { return s.arrays[i], s.array(i) })
+		sum, err := m.writeFile(ctx, m.attempt.Array(a), array{a, layout}, pieces, a.Path)
+		if err != nil {
+			return err
+		}
+		m.merged.Arrays = append(m.merged.Arrays, sum)
 	}
-	sum, err := m.writeFile(ctx, m.attempt.Output(), output, m.run.Output)
-	m.merged.Sum = sum
+	format, err := encode.ByName(m.run.Format)
+	if err != nil {
+		return err
+	}
+	if m.run.Parts {
+		return m.writeParts(ctx, format, layout)
+	}
+	pieces := m.pieces(func(s shardFiles) (string, chunk.FileSum) { return s.output, s.Output })
+	for i, s := range m.shards {
+		pieces[i].records = s.Counts.Records
+	}
+	m.merged.Sum, err = m.writeFile(ctx, m.attempt.Output(), newContainer(format, layout), pieces, m.run.Output)
 	return err
 }
 
-// writeFile writes pieces to a file of the attempt, and gives it its name.
-func (m *merge) writeFile(ctx context.Context, path string, pieces []piece, name string) (chunk.FileSum, error) {
-	sum, err := m.concatenate(ctx, path, pieces)
+// pieces returns one of the files of each shard.
+func (m *merge) pieces(file func(shardFiles) (path string, sum chunk.FileSum)) (all []*piece) {
+	for _, s := range m.shards {
+		p := &piece{shard: s.Shard, commit: m.run.commitPath(s.Shard)}
+		p.path, p.sum = file(s)
+		all = append(all, p)
+	}
+	return all
+}
+
+// writeFile joins pieces to a file of the attempt, and gives it its name.
+func (m *merge) writeFile(ctx context.Context, path string, c container, pieces []*piece, name string) (chunk.FileSum, error) {
+	sum, err := m.join(ctx, path, c, pieces)
 	if err != nil {
 		return sum, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,9 +91,6 @@ func Create(m Manifest) (*Run, error) { return create(m, 1) }
 func create(m Manifest, number int) (*Run, error) {
 	if m.Shards < 1 || m.Shards > MaxShards {
 		return nil, fault.BadShardNumber.New("a run has 1 to %d shards, not %d", MaxShards, m.Shards).Set("shard")
-	}
-	if !slices.Contains(mergeable, m.Format) {
-		return nil, fault.NotForShards.New("shards of the format %s cannot be merged; use one of %s", m.Format, strings.Join(mergeable, ", ")).Set("output-format")
 	}
 	m.Version, m.ID, m.Created = manifestVersion, randomName(), time.Now().UTC().Truncate(time.Second)
 	if err := compact(&m); err != nil {
@@ -199,9 +195,10 @@ type Result struct {
 	First   int64  `json:"first"`
 	chunk.Counts
 	// Output is the size and checksum of the shard's output; of a folder of parts, those of
-	// its manifest. Errors is the same for the errors file.
-	Output chunk.FileSum `json:"output"`
-	Errors chunk.FileSum `json:"errors,omitzero"`
+	// its manifest. Errors is the same for the errors file, Arrays for those of Manifest.Arrays.
+	Output chunk.FileSum   `json:"output"`
+	Errors chunk.FileSum   `json:"errors,omitzero"`
+	Arrays []chunk.FileSum `json:"arrays,omitempty"`
 	// Usage is what the kernels have counted, such as requests, in all attempts at the shard.
 	Usage map[string]int64 `json:"usage,omitempty"`
 	// Kinds are the failed records by kind.
@@ -255,9 +252,20 @@ func (r *Run) Results() (results []Result, err error) {
 	return results, nil
 }
 
+// array returns the checksum of an array, none if the shard has no records.
+func (r Result) array(i int) (sum chunk.FileSum) {
+	if i < len(r.Arrays) {
+		sum = r.Arrays[i]
+	}
+	return sum
+}
+
+// attemptDir is the folder of an attempt.
+func (r *Run) attemptDir(attempt string) string { return r.join(attemptsDir, filepath.Base(attempt)) }
+
 // outputOf is where an attempt writes its shard.
 func (r *Run) outputOf(attempt string) string {
-	return joinOutput(r.join(attemptsDir, filepath.Base(attempt)), r.outputName())
+	return joinOutput(r.attemptDir(attempt), r.outputName())
 }
 
 // newAttempt creates the folder of an attempt, which has claimed nothing yet. beside is that

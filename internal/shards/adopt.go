@@ -78,7 +78,7 @@ func Adopt(from string, config orchestrator.Config) error {
 		err = adopt(own, old, config)
 	}
 	if err != nil {
-		for _, path := range []string{own.Path, files.Absolute(config.Output.Path), config.Output.Errors} {
+		for _, path := range append([]string{own.Path, files.Absolute(config.Output.Path), config.Output.Errors}, config.Output.ArrayFiles()...) {
 			_ = os.RemoveAll(path)
 		}
 		return fault.JobFiles.Wrap(err)
@@ -122,7 +122,7 @@ func adopt(f, old *folder.Folder, config orchestrator.Config) error {
 
 // adoptManifest makes job.json of another job this one's.
 func adoptManifest(f *folder.Folder, m *folder.Manifest, config orchestrator.Config) error {
-	m.Spec = m.Spec.Writing(config.Output.Path, config.Output.Errors)
+	m.Spec = m.Spec.Writing(config.Output)
 	return f.Save(*m)
 }
 
@@ -147,12 +147,37 @@ func adoptFinished(f, old *folder.Folder, from string, config orchestrator.Confi
 			return err
 		}
 	}
-	for from, to := range map[string]string{old.Join(commit.FailuresFile): f.Join(commit.FailuresFile), old.Report(): f.Report()} {
-		if err := copyTree(from, to, true); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := adoptArrays(&report, config); err != nil {
+		return err
+	}
+	for _, name := range []string{commit.FailuresFile, commit.KeptFile} {
+		if err := copyTree(old.Join(name), f.Join(name), true); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
+	if err := report.Save(f.Report()); err != nil {
+		return err
+	}
 	return adoptManifest(f, m, config)
+}
+
+// adoptArrays links the arrays that a report lists, verifies them, and lists the links instead.
+func adoptArrays(report *orchestrator.Report, config orchestrator.Config) error {
+	paths := config.Output.ArrayFiles()
+	if len(paths) != len(report.Arrays) {
+		return fault.JobDamaged.New("the report lists %d arrays instead of %d", len(report.Arrays), len(paths))
+	}
+	for i, path := range paths {
+		a := &report.Arrays[i]
+		if err := commit.LinkFile(a.Path, path); err != nil {
+			return err
+		}
+		if err := spec.At(path).Compare(context.Background(), a.Bytes, &a.CRC32C); err != nil {
+			return err
+		}
+		a.Path = path
+	}
+	return nil
 }
 
 // copyTree copies a file, or the files of a folder. What the journal calls durable is synced. A

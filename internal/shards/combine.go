@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
@@ -30,6 +31,11 @@ type Combined struct {
 	Output, Errors string
 	// Sum is the checksum of an output that is a file.
 	Sum chunk.FileSum
+	// Arrays are the files of columns beside the output, ArraySums their checksums, and Layout is
+	// that of the columns; nil if it is unknown, because no record has a result.
+	Arrays    []commit.Array
+	ArraySums []chunk.FileSum
+	Layout    *columns.Layout
 	// Print is the fingerprint in the Survey by which the input was divided.
 	Print json.RawMessage
 	// Pieces are the jobs, in input order.
@@ -56,7 +62,7 @@ func Combine(ctx context.Context, c Combined) error {
 	if err := combined.load(); err != nil || combined.first == nil {
 		return err // nothing was kept
 	}
-	f, err := folder.Open(ctx, combined.first.Spec.Writing(c.Output, c.Errors), func(string) {})
+	f, err := folder.Open(ctx, combined.first.Spec.Writing(combined.output()), func(string) {})
 	if err != nil {
 		return err
 	}
@@ -82,6 +88,17 @@ type combination struct {
 	first   *folder.Manifest // of the first piece that has one; nil if none has
 	folders []*folder.Folder
 	reports []orchestrator.Report // without a folder: what is known of the piece
+}
+
+// output returns where the combined output is.
+func (c *combination) output() orchestrator.Output {
+	o := orchestrator.Output{Path: c.Output, Errors: c.Errors, Arrays: slices.Clone(c.first.Spec.Output.Arrays)}
+	for _, a := range c.Arrays {
+		if !a.Mask {
+			o.Arrays[a.Column].Path = a.Path
+		}
+	}
+	return o
 }
 
 // load reads the job folders of the pieces.
@@ -124,7 +141,8 @@ func (c *combination) write(f *folder.Folder) error {
 	if err := json.Unmarshal(c.Print, &whole); err != nil {
 		return err
 	}
-	m.Input, m.Spec, m.Created = whole.Input, m.Spec.Writing(c.Output, c.Errors), report.Started
+	m.Input, m.Spec, m.Created = whole.Input, m.Spec.Writing(c.output()), report.Started
+	m.Layout = c.Layout
 	m.Spec.Input.Offset, m.Spec.Input.Limit = whole.Spec.Input.Offset, whole.Spec.Input.Limit
 	m.Cut = input.Cut{Records: report.In, Blank: report.Blank}
 	f.Finish(false)
@@ -221,6 +239,9 @@ func (c *combination) report() orchestrator.Report {
 	r.Computed = r.In
 	r.Rate = event.Rate(r.In, r.Elapsed)
 	r.SetOutput(c.Sum, r.Unencoded)
+	for i, sum := range c.ArraySums {
+		r.Arrays = append(r.Arrays, orchestrator.ArrayReport{Path: c.Arrays[i].Path, Bytes: sum.Bytes, CRC32C: chunk.CRC(sum.CRC)})
+	}
 	if parts, _ := spec.At(c.Output).Parts(); parts != nil {
 		r.OutputBytes, r.OutputCRC32C = parts.Bytes, nil
 	}

@@ -115,10 +115,10 @@ func (p *Pool) Close() {
 }
 
 // Key identifies the workers that can replace each other: those with the same setup on
-// the same device.
+// the same device. All jobs of a pool have the same layout, once it is known.
 func Key(setup wire.Setup, pin []string) string {
 	setup.KeepWarm = 0
-	setup.SocketDir, setup.Templates, setup.Figures, setup.Spend, setup.Proven, setup.Programs = "", "", "", wire.Spend{}, nil, nil
+	setup.SocketDir, setup.Templates, setup.Figures, setup.Spend, setup.Proven, setup.Programs, setup.Layout = "", "", "", wire.Spend{}, nil, nil, nil
 	if setup.Records.AutoBatch {
 		setup.Records.BatchSize = 0 // the worker has found a better one
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -83,6 +84,9 @@ type Input struct {
 	// if unknown. They save reading what precedes the records; see MakeSurvey.
 	Place  *chunk.Chunk `json:"-"`
 	Counts []int64      `json:"-"`
+	// Table is what the input shows of the columns of an output that is a table; nil if it is not
+	// sampled yet. See MakeSurvey.
+	Table *columns.TableSpec `json:"-"`
 	// Reprocess also passes records that come in with an _error to the kernel; the
 	// _error is removed from those that succeed. By default they pass through unchanged.
 	Reprocess bool `json:"reprocess,omitempty"`

@@ -149,9 +149,9 @@ func (s *Spec) With(change func(*Spec)) *Spec {
 	return &with
 }
 
-// Writing returns the Spec of a job that writes the same results to other files.
-func (s *Spec) Writing(output, errors string) *Spec {
-	return s.With(func(s *Spec) { s.Output.Path, s.Output.Errors = output, errors }).Stored()
+// Writing returns the Spec of a job that writes the same results to other files: those of an Output.
+func (s *Spec) Writing(o Output) *Spec {
+	return s.With(func(s *Spec) { s.Output.Path, s.Output.Errors, s.Output.Arrays = o.Path, o.Errors, o.Arrays }).Stored()
 }
 
 // CheckDivisible refuses a job that several machines cannot share.
@@ -159,10 +159,6 @@ func (s *Spec) CheckDivisible() error {
 	switch {
 	case s.Results.Target.kind == stream:
 		return fault.NotForShards.New("the output %s is a stream; machines that share a job need a file or a folder", s.Output.Path)
-	case s.Results.Format.Table:
-		return fault.NotForShards.New("machines that share a job cannot write %s: its columns are the same in all of it, and each machine sees only a part; write lines, which other programs convert", s.Results.Format.Name).Set("output-format")
-	case len(s.Output.Arrays) > 0:
-		return fault.NotForShards.New("machines that share a job cannot write arrays: each is one file; keep the columns in the lines").Set("column")
 	case s.Resume.WorkDir != "":
 		return fault.NotForShards.New("machines that share a job keep their files next to the output").Set("work-dir")
 	case s.Resume.Fresh:

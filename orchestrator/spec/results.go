@@ -116,6 +116,14 @@ func (o Output) arrays() (all []commit.Array) {
 	return all
 }
 
+// ArrayFiles returns the full paths of the files of the arrays, masks included.
+func (o Output) ArrayFiles() (paths []string) {
+	for _, a := range o.arrays() {
+		paths = append(paths, files.Absolute(a.Path))
+	}
+	return paths
+}
+
 // Unresumable returns why a job cannot resume, "" if it can: a stream cannot be written
 // twice.
 func (r Results) Unresumable() string {

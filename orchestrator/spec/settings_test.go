@@ -12,7 +12,7 @@ import (
 )
 
 // ofPrograms are the fields of Config that only a program can set.
-var ofPrograms = regexp.MustCompile(`^(Input\.(Path|Paths|Stdin|Place|Counts)|Output\.(Stdout|Columns)|Kernel\.(Config|Path)|Devices\.(Claim|Monitor)|Resume\.Spent|Display\.OnEvent)$`)
+var ofPrograms = regexp.MustCompile(`^(Input\.(Path|Paths|Stdin|Place|Counts|Table)|Output\.(Stdout|Columns)|Kernel\.(Config|Path)|Devices\.(Claim|Monitor)|Resume\.Spent|Display\.OnEvent)$`)
 
 // TestSettingsAreFields: every setting is stored in a field of Config, and every field is a
 // setting.

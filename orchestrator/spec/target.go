@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
+	"github.com/gpurun/gpurun/chunk/encode/table"
 	"github.com/gpurun/gpurun/internal/files"
 )
 
@@ -84,10 +85,13 @@ func (t Target) Bytes() int64 {
 	return info.Size()
 }
 
-// Length returns the size of the results before they were encoded, given their size now and, of a
-// file, the one before, -1 if that is unknown.
+// Length returns how long the results are in the positions of failures: bytes before encoding, given
+// their size now and, of a file, the one before, -1 if that is unknown; or rows of a table.
 func (t Target) Length(f encode.Format, bytes, unencoded int64) (length int64, err error) {
-	if t.kind != parts {
+	switch {
+	case t.kind != parts && f.Table:
+		return tableRows(t.Name, table.Of(f.Name))
+	case t.kind != parts:
 		if length = f.Length(bytes, unencoded); length < 0 {
 			err = os.ErrNotExist
 		}
@@ -98,6 +102,20 @@ func (t Target) Length(f encode.Format, bytes, unencoded int64) (length int64, e
 		length += part.Length()
 	}
 	return length, err
+}
+
+// tableRows returns how many rows a table has.
+func tableRows(path string, f table.Format) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return f.Rows(file, info.Size())
 }
 
 // Modified returns when the results were last written.

@@ -1,6 +1,7 @@
 package arrow
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,6 +69,17 @@ func decode(p parquet.Placed) (m meta, err error) {
 func Size(p parquet.Placed) (rows, size int64, err error) {
 	m, err := decode(p)
 	return m.rows, m.head + m.body, err
+}
+
+// Fits reports whether a file has the columns of a schema.
+func Fits(r io.ReaderAt, size int64, s parquet.Schema) (bool, error) {
+	head := Head(s)
+	if int64(len(head)) > size {
+		return false, nil
+	}
+	is := make([]byte, len(head))
+	_, err := r.ReadAt(is, 0)
+	return bytes.Equal(is, head), err
 }
 
 // ReadGroups returns the record batches of a file that this package has written.

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -114,6 +115,16 @@ func keyValues(s parquet.Schema, full func(column int) bool) []parquet.KeyValue 
 	return []parquet.KeyValue{{Key: parquet.JSONColumns, Value: s.JSONColumns()}, {
 		Key: "ARROW:schema", Value: s.Arrow(full),
 	}}
+}
+
+// Fits reports whether a file has the columns of a schema.
+func Fits(r io.ReaderAt, size int64, s parquet.Schema) (bool, error) {
+	footer, err := parquet.ReadFooter(r, size)
+	if err != nil {
+		return false, err
+	}
+	is, want := parquet.FileMetaData{Schema: footer.Schema}, parquet.FileMetaData{Schema: s.Elements()}
+	return bytes.Equal(parquet.Marshal(is), parquet.Marshal(want)), nil
 }
 
 // ReadGroups returns the row groups of a file that this package has written.

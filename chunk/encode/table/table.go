@@ -22,6 +22,8 @@ type Format struct {
 	// Groups returns the groups of a file, and Size the rows and bytes of one.
 	Groups func(r io.ReaderAt, size int64) ([]rows.Placed, error)
 	Size   func(rows.Placed) (count, size int64, err error)
+	// Fits reports whether a file has the columns of a schema.
+	Fits func(r io.ReaderAt, size int64, s rows.Schema) (bool, error)
 }
 
 // Group encodes a group of rows.
@@ -32,16 +34,29 @@ type Group interface {
 	Finish() (data [][]byte, meta []byte)
 }
 
+// Rows returns how many rows a file has.
+func (f Format) Rows(r io.ReaderAt, size int64) (total int64, err error) {
+	groups, err := f.Groups(r, size)
+	for _, g := range groups {
+		count, _, bad := f.Size(g)
+		if bad != nil {
+			return 0, bad
+		}
+		total += count
+	}
+	return total, err
+}
+
 // Of returns the format with the given name.
 func Of(name string) Format {
 	if name == "arrow" {
 		return Format{
 			Head: arrow.Head, Begin: func(s rows.Schema) Group { return arrow.NewGroup(s) },
-			Tail: arrow.Tail, Groups: arrow.ReadGroups, Size: arrow.Size,
+			Tail: arrow.Tail, Groups: arrow.ReadGroups, Size: arrow.Size, Fits: arrow.Fits,
 		}
 	}
 	return Format{
 		Head: func(rows.Schema) []byte { return []byte(parquet.Head) }, Begin: func(s rows.Schema) Group { return parquet.NewGroup(s) },
-		Tail: parquet.Tail, Groups: parquet.ReadGroups, Size: parquet.Size,
+		Tail: parquet.Tail, Groups: parquet.ReadGroups, Size: parquet.Size, Fits: parquet.Fits,
 	}
 }

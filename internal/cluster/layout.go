@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpurun/gpurun/chunk/columns"
+	"github.com/gpurun/gpurun/internal/crash"
+	"github.com/gpurun/gpurun/internal/fault"
+)
+
+// An output with columns has one layout. The first attempt with a result proposes it, and all
+// others adopt it: layout.json is created once and never changes.
+
+// agreedLayout is layout.json.
+type agreedLayout struct {
+	Run    string         `json:"run"`
+	Layout columns.Layout `json:"layout"`
+}
+
+// Layout returns the layout that the machines have agreed on, nil if there is none yet.
+func (r *Run) Layout() (*columns.Layout, error) {
+	var agreed agreedLayout
+	path := r.join(layoutFile)
+	switch err := readJSON(path, &agreed); {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, storage("read the layout", err)
+	case agreed.Run != r.ID:
+		return nil, fault.RunDamaged.New("%s is not a layout of this run", path)
+	}
+	if err := agreed.Layout.Validate(); err != nil {
+		return nil, fault.RunDamaged.New("%s is damaged: %w", path, err)
+	}
+	return &agreed.Layout, nil
+}
+
+// FixLayout proposes a layout and returns the one that holds: the first that was proposed.
+func (r *Run) FixLayout(proposed columns.Layout) (columns.Layout, error) {
+	own := r.join(layoutFile + "." + randomName())
+	if err := writeJSON(own, agreedLayout{Run: r.ID, Layout: proposed}); err != nil {
+		return proposed, err
+	}
+	defer os.Remove(own)
+	if won, err := publish(own, r.join(layoutFile)); err != nil || won {
+		crash.Point("layout-agreed")
+		return proposed, err
+	}
+	agreed, err := r.Layout()
+	if err != nil {
+		return proposed, err
+	}
+	return *agreed, nil
+}
+
+// layoutWait is how long other shards wait for the first one to propose the layout.
+const layoutWait = 10 * time.Second
+
+// FixLayout is Run.FixLayout for the shard of the attempt. While the first shard is being computed, it
+// may decide, so that the layout does not depend on which machine is faster: others wait for it
+// until it has ended or takes too long.
+func (a *Attempt) FixLayout(ctx context.Context, proposed columns.Layout) (columns.Layout, error) {
+	for waited := time.Duration(0); a.Shard > 0 && waited < layoutWait && a.run.firstIsComputed(); waited += layoutPoll {
+		agreed, err := a.run.Layout()
+		if err != nil || agreed != nil {
+			break // FixLayout returns it
+		}
+		select {
+		case <-time.After(layoutPoll):
+		case <-ctx.Done():
+			return proposed, fault.Interrupted.New("stopped on request")
+		}
+	}
+	return a.run.FixLayout(proposed)
+}
+
+const layoutPoll = 100 * time.Millisecond
+
+// firstIsComputed reports whether an attempt at the first shard has begun and is not known to have
+// ended.
+func (r *Run) firstIsComputed() bool {
+	claims, err := r.claims()
+	number := claims[key(0)]
+	var info attemptInfo
+	if err != nil || number == 0 || r.isCommitted(0) || readJSON(r.claimPath(key(0), number), &info) != nil || info.ended() {
+		return false
+	}
+	_, err = os.Stat(filepath.Join(r.attemptDir(info.Attempt), endFile))
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// mergedLayout returns the layout of the merged output: nil for lines alone.
+func (r *Run) mergedLayout() (*columns.Layout, error) {
+	agreed, err := r.Layout()
+	if err != nil || agreed != nil || r.Columns == nil {
+		return agreed, err
+	}
+	fallback := r.Columns.Fallback() // no record has a result
+	return &fallback, nil
+}
