@@ -91,8 +91,8 @@ class Settings(TypedDict, total=False):
     "chunks per worker; more balance unequal GPUs better, 1 splits statically into ceil(n/workers)"
     format: Literal["openai-batch"]
     "FORMAT of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see gpurun manual llm#batch-files (default: openai-batch for openai: and serve: without a prompt, else any JSON)"
-    input_format: Literal["parquet", "arrow", "csv", "tsv", "jsonl"]
-    "format of the input instead of recognizing it: parquet, arrow, csv, tsv, jsonl"
+    input_format: Literal["parquet", "arrow", "csv", "tsv", "tar", "jsonl"]
+    "format of the input instead of recognizing it: parquet, arrow, csv, tsv, tar, jsonl"
     columns: Union[str, Sequence[str]]
     "of a Parquet or Arrow output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet, Arrow and CSV files, in CSV files with types"
     limit: int

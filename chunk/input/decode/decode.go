@@ -83,6 +83,9 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 			err = fault.BadInput.Of(fault.Usage, "input %s: %w", file.Name(), err)
 		}
 	}
+	if kind.format.Bytes != nil && err == nil {
+		kind.sampleBytes(file, columns)
+	}
 	return kind, err
 }
 
@@ -97,6 +100,20 @@ func (k *Kind) check(file format.File, o format.Options) (err error) {
 		_, err = k.format.Stream(context.Background(), io.NewSectionReader(file, 0, file.Size()), o)
 	}
 	return columnFault("input "+file.Name(), err)
+}
+
+// sampleBytes finds the members of the first records that are bytes.
+func (k *Kind) sampleBytes(file format.File, columns []string) {
+	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
+	if k.compression != nil {
+		unpacked, err := k.compression.open(content, 1)
+		if err != nil {
+			return // which is reported when the file is read
+		}
+		content = unpacked
+	}
+	defer content.Close()
+	k.bytes = slices.DeleteFunc(k.format.Bytes(content), func(name string) bool { return len(columns) > 0 && !slices.Contains(columns, name) })
 }
 
 func (k *Kind) findBytes(columns []format.Column) {

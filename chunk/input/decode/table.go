@@ -9,6 +9,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/csv"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parquet"
+	"github.com/gpurun/gpurun/chunk/input/webdataset"
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -17,7 +18,7 @@ import (
 //
 // A store of objects would have its place in package expand, which finds the files, and
 // in Source, which opens them.
-var formats = []format.Format{parquet.Parquet, arrow.Arrow, csv.CSV, csv.TSV, jsonl}
+var formats = []format.Format{parquet.Parquet, arrow.Arrow, csv.CSV, csv.TSV, webdataset.Tar, jsonl}
 
 // jsonl is the format of records themselves.
 var jsonl = format.Format{

@@ -241,7 +241,7 @@ func (e *expansion) checkTwice() error {
 
 // dataNames are the endings by which a folder's data files are known. Files of other names
 // must be named, or matched by a glob.
-var dataNames = []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".arrows", ".feather"}
+var dataNames = []string{".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".arrows", ".feather", ".tar"}
 
 // compressedNames may follow them.
 var compressedNames = []string{".gz", ".zst"}
