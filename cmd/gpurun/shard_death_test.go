@@ -193,19 +193,25 @@ func TestShardAdoptedDeath(t *testing.T) {
 	if os.Getenv("GPURUN_TEST_ALL") == "" {
 		t.Skip("make test-all runs it")
 	}
-	d := newSharedFolder(t, 60)
-	for _, point := range []string{"appended:3", "adopted", "appended:2"} {
-		cmd, stderr := d.shard("0/1", []string{crash.Variable + "=" + point})
-		start(t, cmd)
-		ends(t, cmd, stderr, -1)
+	for name, kind := range outputKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newSharedFolder(t, 60)
+			d.kind = kind
+			for _, point := range []string{"appended:3", "adopted", "appended:2"} {
+				cmd, stderr := d.shard("0/1", []string{crash.Variable + "=" + point})
+				start(t, cmd)
+				ends(t, cmd, stderr, -1)
+			}
+			cmd, stderr := d.shard("0/1", nil)
+			start(t, cmd)
+			ends(t, cmd, stderr, 0)
+			if !strings.Contains(stderr.String(), "resuming from an earlier attempt") {
+				t.Errorf("it started over:\n%s", stderr)
+			}
+			d.merge()
+		})
 	}
-	cmd, stderr := d.shard("0/1", nil)
-	start(t, cmd)
-	ends(t, cmd, stderr, 0)
-	if !strings.Contains(stderr.String(), "resuming from an earlier attempt") {
-		t.Errorf("it started over:\n%s", stderr)
-	}
-	d.merge()
 }
 
 // TestShardAnswers: an attempt is killed whose answers are all behind a slow record, so that
