@@ -10,6 +10,7 @@
 # make api-test   check /openapi.json with a validator, a generated client and a fuzzer
 # make slurm-test run jobs on a real Slurm and break it; make k8s-test the same on a real Kubernetes
 # make llm-test   run real model servers with tiny models through gpurun; downloads gigabytes
+# make orchestrators-test  run the examples for Airflow, Dagster, Prefect, Ray and Dask; downloads 2 GB
 # make fuzz       run every fuzz target for a minute; make soak kills a job a thousand times
 # make random-jobs  compare random jobs with a model
 # make house      measure the structure of the code: size, types, mode checks
@@ -31,7 +32,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test readers-test notebook-test map-bench site slurm-test k8s-test clean
+.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test orchestrators-test readers-test notebook-test map-bench site slurm-test k8s-test clean
 
 build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -288,6 +289,11 @@ k8s-test: build
 # output with OpenAI's own types. make test does the same with a stub.
 llm-test: build
 	@./scripts/llm-test.sh
+
+# Runs the examples for schedulers of tasks with the real packages, each in an environment of its
+# own, kills their jobs, and checks that a retry resumes. make test runs the shards by hand.
+orchestrators-test: build
+	@./scripts/orchestrators-test.sh
 
 # Opens outputs with pandas, polars, DuckDB, datasets, pyarrow, DataFusion and Spark (which needs
 # Java), in a Python environment of its own with 1.5 GB. make test reads them with gpurun itself, and with what python3 has of these.

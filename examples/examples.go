@@ -14,6 +14,7 @@ var CUDA embed.FS
 //
 //go:embed README.md job.yaml services.yaml
 //go:embed audio/README.md audio/*.py dedup/README.md dedup/*.py etl/README.md etl/*.py images/README.md images/*.py
-//go:embed llm/README.md llm/*.py nightly/README.md nightly/*.sh sentence-transformers/README.md sentence-transformers/*.py
+//go:embed llm/README.md llm/*.py nightly/README.md nightly/*.sh orchestrators/README.md orchestrators/*.py
+//go:embed sentence-transformers/README.md sentence-transformers/*.py
 //go:embed vllm-server/README.md vllm-server/*.py
 var Files embed.FS
