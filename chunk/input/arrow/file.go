@@ -208,14 +208,14 @@ func (r *reader) group() (parallel.Group, error) {
 type batches []*opened
 
 // write writes the lines of the batches, one after another.
-func (list batches) write(memory *parallel.Share, send func(lines []byte) error) error {
+func (list batches) write(_ context.Context, memory *parallel.Share, send func(parallel.Block) error) error {
 	for _, o := range list {
 		taken := int64(0)
 		b, err := o.load(func(n int64) error { taken += n; return memory.Add(n) })
 		for done := false; !done && err == nil; {
 			var lines []byte
 			if lines, done, err = b.lines(); err == nil {
-				err = send(lines)
+				err = send(parallel.Block{Lines: lines})
 			} else {
 				o.name(&err)
 			}

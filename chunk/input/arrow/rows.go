@@ -14,7 +14,7 @@ import (
 
 const (
 	// blockBytes is the size of the blocks of lines that are passed on, unless one line is larger.
-	blockBytes = 256 << 10
+	blockBytes = parallel.BlockBytes
 	// viewBytes is the size of a view: its length, and up to 12 bytes, or 4 of them, and where all are.
 	viewBytes, inView = 16, 12
 )

@@ -20,10 +20,19 @@ const (
 )
 
 // Group decodes a group of rows, and passes on blocks of lines.
-type Group func(memory *Share, send func(lines []byte) error) error
+type Group func(ctx context.Context, memory *Share, send func(Block) error) error
 
-// lines are the rows of a file as JSON lines, in order.
-type lines struct {
+// Block is some lines of a group, with what travels beside them.
+type Block struct {
+	Lines []byte
+	Blobs [][]format.Blob // of each line, if there are any
+}
+
+// Reader reads the rows of a file as JSON lines, in order.
+type Reader struct {
+	// Blobs has what travels beside the lines that were read.
+	Blobs format.BlobQueue
+
 	ctx     context.Context
 	cancel  context.CancelFunc
 	groups  chan chan block // in order
@@ -35,8 +44,8 @@ type lines struct {
 
 // block is some lines of a group, or the error that ended it.
 type block struct {
-	lines []byte
-	err   error
+	Block
+	err error
 }
 
 // Limits are what decoding may take.
@@ -49,17 +58,17 @@ type Limits struct {
 
 // Lines returns the lines of groups. next returns the next group, or io.EOF after the last; it is
 // not called concurrently. Close stops decoding and waits until that has happened.
-func Lines(ctx context.Context, limits Limits, next func() (Group, error)) io.ReadCloser {
+func Lines(ctx context.Context, limits Limits, next func() (Group, error)) *Reader {
 	ctx, cancel := context.WithCancel(ctx)
 	threads := min(limits.Threads, maxThreads)
-	l := &lines{ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{})}
+	l := &Reader{ctx: ctx, cancel: cancel, groups: make(chan chan block, threads), stopped: make(chan struct{})}
 	l.Next = l.next
 	go l.decode(threads, NewMemory(ctx, limits.What, limits.Memory), next)
 	return l
 }
 
 // decode starts a goroutine for each group.
-func (l *lines) decode(threads int, memory *Memory, next func() (Group, error)) {
+func (l *Reader) decode(threads int, memory *Memory, next func() (Group, error)) {
 	defer close(l.stopped)
 	defer close(l.groups)
 	var running sync.WaitGroup
@@ -77,7 +86,7 @@ func (l *lines) decode(threads int, memory *Memory, next func() (Group, error)) 
 			return
 		}
 		if err != nil {
-			group = func(*Share, func([]byte) error) error { return err }
+			group = func(context.Context, *Share, func(Block) error) error { return err }
 		}
 		blocks, share := make(chan block, depth), memory.Join()
 		running.Go(func() {
@@ -97,7 +106,7 @@ func (l *lines) decode(threads int, memory *Memory, next func() (Group, error)) 
 }
 
 // run decodes a group into blocks, and closes the channel.
-func (l *lines) run(group Group, memory *Share, blocks chan<- block) {
+func (l *Reader) run(group Group, memory *Share, blocks chan<- block) {
 	defer close(blocks)
 	send := func(b block) error {
 		select {
@@ -107,13 +116,13 @@ func (l *lines) run(group Group, memory *Share, blocks chan<- block) {
 			return l.ctx.Err()
 		}
 	}
-	if err := group(memory, func(lines []byte) error { return send(block{lines: lines}) }); err != nil {
+	if err := group(l.ctx, memory, func(b Block) error { return send(block{Block: b}) }); err != nil {
 		_ = send(block{err: err})
 	}
 }
 
 // next returns the next block.
-func (l *lines) next() ([]byte, error) {
+func (l *Reader) next() ([]byte, error) {
 	for {
 		if l.current == nil {
 			next, ok := <-l.groups
@@ -124,7 +133,8 @@ func (l *lines) next() ([]byte, error) {
 		}
 		b, ok := <-l.current
 		if ok {
-			return b.lines, b.err
+			l.Blobs.Add(b.Blobs...)
+			return b.Lines, b.err
 		}
 		if err := l.ctx.Err(); err != nil { // the group may be incomplete
 			return nil, err
@@ -134,7 +144,7 @@ func (l *lines) next() ([]byte, error) {
 }
 
 // Close stops decoding and waits until that has happened.
-func (l *lines) Close() error {
+func (l *Reader) Close() error {
 	l.cancel()
 	<-l.stopped
 	return nil

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/parallel"
 )
 
 // placeBytes decides where the values of columns of bytes go.
@@ -77,7 +78,7 @@ func (w *rowWriter) blob(n *node) {
 // copy returns a copy of a value, which is valid only until the next one.
 func (b *rowBlobs) copy(v []byte) []byte {
 	if cap(b.data)-len(b.data) < len(v) {
-		b.data = make([]byte, 0, max(len(v), blockBytes))
+		b.data = make([]byte, 0, max(len(v), parallel.BlockBytes))
 	}
 	at := len(b.data)
 	b.data = append(b.data, v...)

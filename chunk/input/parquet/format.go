@@ -23,7 +23,7 @@ func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
 	l := f.lines(ctx, group)
 	lines := format.Lines{ReadCloser: l, First: skipped + 1, Skipped: skipped}
 	if f.blobs > 0 {
-		lines.Blobs = l.blobs.Next
+		lines.Blobs = l.Blobs.Next
 	}
 	return lines
 }
