@@ -49,6 +49,7 @@ class Function:
         home = os.path.join(os.path.abspath(folder), FOLDER, self.digest[:16])
         path = os.path.join(home, KERNEL)
         if os.path.exists(path):
+            self.update_session(home)
             return path
         pickled = dumps(self.parts)
         os.makedirs(os.path.dirname(home), 0o700, exist_ok=True)
@@ -65,6 +66,12 @@ class Function:
             if not os.path.exists(path):
                 raise
         return path
+
+    def update_session(self, home):
+        """Let workers find modules where this session finds them: the folder of a project may have moved."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=home, prefix=".partial-", delete=False) as file:
+            json.dump(self.session(), file)
+        os.replace(file.name, os.path.join(home, "session.json"))
 
     def session(self):
         """What workers need of this session, and what may differ from one to the next."""

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -236,6 +237,29 @@ class Maps(Session):
                     Function(lambda batch: own_module.cut)
             importlib.reload(own_module)
             self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
+
+    def test_moved_modules(self):
+        """A job resumes after the folder of its modules has moved, as it does in each checkout of a scheduler."""
+        script = """
+            import os, own_part, gpurun
+            def length(batch):
+                return {"n": [own_part.length(text) for text in batch["text"]]}
+            try:
+                gpurun.map(length, "%s/in.jsonl", output="%s/out.jsonl", gpus="cpu:1", progress=False, max_time=os.environ["MAX_TIME"])
+            except gpurun.Stopped:
+                print("stopped")
+        """ % (self.folder, self.folder)
+        with open("in.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in RECORDS)
+        for folder, limit, want in ("first", "1ms", "stopped\n"), ("second", "1h", ""):
+            os.makedirs(folder)
+            with open(os.path.join(folder, "own_part.py"), "w", encoding="utf-8") as file:
+                file.write("def length(text):\n    return len(text)\n")
+            with mock.patch.dict(os.environ, {"MAX_TIME": limit}):
+                self.assertEqual(self.script(os.path.join(folder, "script.py"), script), want)
+            shutil.rmtree(folder)
+        with open("out.jsonl", encoding="utf-8") as lines:
+            self.assertEqual([json.loads(line)["n"] for line in lines], list(range(50)))
 
     def test_module_under_another_name(self):
         """Airflow loads files under names that workers do not find: what such a file defines travels by value."""
