@@ -1,8 +1,10 @@
 """The data that people have, as a job reads it: files where they lie, Arrow, or JSON lines."""
 
 import collections.abc
+import filecmp
 import hashlib
 import importlib.util
+import itertools
 import os
 import sys
 
@@ -43,6 +45,9 @@ class Files:
 
     write = None
 
+    def saved(self, path):
+        return self
+
     def sum(self):
         about = []
         for path in self.arguments:
@@ -71,6 +76,24 @@ class Tables:
     def sum(self):
         return self.known or arrow_sum(self.data)
 
+    def saved(self, path):
+        """The table itself or, if it has columns of bytes, a copy in a file: only from files do those reach kernels as
+        bytes."""
+        batches = iter(self.batches(self.data))
+        first = next(batches, None)
+        if first is None or not any(map(_is_bytes, first.schema.types)):
+            return self if self.batches is not iter else Tables(itertools.chain([] if first is None else [first], batches), iter)
+        partial = path + ".partial"
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            summed = _Sum(file)
+            _write_arrow(summed, itertools.chain([first], batches))
+        self.written = self.known or summed.digest.hexdigest()
+        if os.path.exists(path) and filecmp.cmp(partial, path, shallow=False):
+            os.remove(partial)  # a job that resumes looks at the file's time, too
+        else:
+            os.replace(partial, path)
+        return Files([path], self.records)
+
 
 class Records:
     """Dicts or JSON lines, streamed."""
@@ -85,6 +108,9 @@ class Records:
         for line in _records.lines(self.data):
             summed.write(line + b"\n")
         self.written = summed.digest.hexdigest()
+
+    def saved(self, path):
+        return self
 
     def sum(self):
         if not isinstance(self.data, (list, tuple)):
@@ -133,6 +159,14 @@ def _whole_files(dataset):
 def _dataset_batches(dataset):
     for table in dataset.with_format("arrow", columns=dataset._format_columns).iter(ROWS):
         yield from table.to_batches()
+
+
+def _is_bytes(kind):
+    """Whether values of a type are bytes, or structs of bytes and path."""
+    import pyarrow.types as types
+    if types.is_struct(kind):
+        return kind.num_fields == 2 and {kind.field(0).name, kind.field(1).name} == {"bytes", "path"}
+    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind)
 
 
 def _arrow_of(data):

@@ -45,6 +45,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     streamed = Streamed(folder, functions, source, settings)
     if streamed.is_done(output):
         return finished(output, allow_failed)
+    source = source.saved(streamed.copy)
     saved = [one if isinstance(one, (str, os.PathLike)) else one.save(folder) for one in functions]
     kernel = saved if isinstance(function, (list, tuple)) else saved[0]
     try:
@@ -52,7 +53,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     except JobError as error:
         explain_change(error, folder, functions)
         raise
-    streamed.save()
+    streamed.save(result)
     result._temporary = temporary
     return result
 
@@ -62,7 +63,8 @@ class Streamed:
 
     def __init__(self, folder, functions, source, settings):
         self.path = os.path.join(folder, FOLDER, "streamed")
-        self.functions, self.source, self.settings = functions, source, settings
+        self.copy = os.path.join(os.path.dirname(folder), ".%s-data.arrow" % os.path.basename(folder))
+        self.functions, self.given, self.settings = functions, source, settings
 
     def is_done(self, output):
         """Whether a job has finished with the same function, data and settings."""
@@ -71,11 +73,13 @@ class Streamed:
                 before = file.read()
         except OSError:
             return False
-        sum = self.source.sum() if self.source.write is not None else None
+        sum = self.given.sum() if self.given.write is not None else None
         return sum is not None and os.path.exists(output) and before == key(self.functions, sum, self.settings)
 
-    def save(self):
-        sum = getattr(self.source, "written", None)
+    def save(self, result):
+        if result.failed == 0 and os.path.exists(self.copy):  # a retry needs it
+            os.remove(self.copy)
+        sum = getattr(self.given, "written", None)
         if sum is not None:
             with open(self.path, "w", encoding="utf-8") as file:
                 file.write(key(self.functions, sum, self.settings))

@@ -208,6 +208,21 @@ class Maps(Session):
         self.assertEqual([record["n"] for record in corrected][3], 0.0)
         self.assertEqual(gpurun.report(corrected)["report"]["failed"], 0)
 
+    def test_bytes(self):
+        """Columns of bytes, and of bytes and path, reach the function as bytes, and tables pass them on."""
+        try:
+            import pyarrow
+        except ImportError:
+            self.skipTest("SKIPPED: no pyarrow")
+        with open("picture", "wb") as file:
+            file.write(b"12345")
+        kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+        table = pyarrow.table({"a": pyarrow.array([b"\xff\x00", b""]), "b": pyarrow.array([{"bytes": b"abc", "path": None}, {"bytes": None, "path": "picture"}], kind)})
+        for output in ("out.parquet", "out.arrow", None):
+            result = gpurun.map(lambda batch: {"n": [len(a) + len(b) for a, b in zip(batch["a"], batch["b"])]}, table, output=output, fetch_root=".", **CPU)
+            self.assertEqual(result.to_arrow().column("n").to_pylist(), [5, 5])
+            self.assertEqual(result.to_arrow().column("a").to_pylist(), [b"\xff\x00", b""])
+
     def test_several_machines(self):
         """Shards computed one after the other, and merged."""
         with open("in.jsonl", "w", encoding="utf-8") as file:

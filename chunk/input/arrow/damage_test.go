@@ -27,7 +27,9 @@ func checkDamaged(t testing.TB, data []byte) {
 	t.Helper()
 	file, _ := readFile(data, damagedText, format.Options{Threads: 2})
 	stream, _ := readStream(data, damagedText, format.Options{})
-	for _, text := range []string{file, stream} {
+	names := bytesColumns(data)
+	beside, _ := readFile(data, damagedText, format.Options{Bytes: &format.Bytes{Names: names, Beside: names}})
+	for _, text := range []string{file, stream, beside} {
 		for line := range strings.Lines(text) {
 			var members map[string]json.RawMessage
 			if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &members) != nil {

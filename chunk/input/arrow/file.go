@@ -12,6 +12,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
+	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // File is an open Arrow file, or a stream in a file. Its methods may be called concurrently.
@@ -134,7 +135,11 @@ func (f *File) Count() int64 { return f.rows }
 // Columns returns the columns that are read, with their types.
 func (f *File) Columns() (list []format.Column) {
 	for _, c := range f.decoder.members {
-		list = append(list, format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost})
+		one := format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost, Bytes: c.isBytes()}
+		if one.Bytes && !c.binary { // bytes and path
+			one.Type, one.Lost = string(parquet.Bytes), ""
+		}
+		list = append(list, one)
 	}
 	return list
 }
@@ -154,8 +159,12 @@ func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
 			skipped += b.rows
 		}
 	}
-	lines := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group)
-	return format.Lines{ReadCloser: lines, First: skipped + 1, Skipped: skipped}
+	rows := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group)
+	lines := format.Lines{ReadCloser: rows, First: skipped + 1, Skipped: skipped}
+	if f.decoder.blobs > 0 {
+		lines.Blobs = rows.Blobs.Next
+	}
+	return lines
 }
 
 // reader reads the messages of a file in order.
@@ -213,9 +222,9 @@ func (list batches) write(_ context.Context, memory *parallel.Share, send func(p
 		taken := int64(0)
 		b, err := o.load(func(n int64) error { taken += n; return memory.Add(n) })
 		for done := false; !done && err == nil; {
-			var lines []byte
-			if lines, done, err = b.lines(); err == nil {
-				err = send(parallel.Block{Lines: lines})
+			var block parallel.Block
+			if block, done, err = b.block(); err == nil {
+				err = send(block)
 			} else {
 				o.name(&err)
 			}

@@ -24,7 +24,7 @@ var Arrow = format.Format{
 		if err != nil {
 			return format.Lines{}, err
 		}
-		return format.Lines{ReadCloser: io.NopCloser(lines), First: 1}, nil
+		return format.Lines{ReadCloser: io.NopCloser(lines), First: 1, Blobs: lines.beside.Next}, nil
 	},
 }
 

@@ -32,30 +32,41 @@ type batch struct {
 	start   int   // of the current line
 	current int   // member
 	bad     int   // a member of the line with text that is not UTF-8, from 1
+	blobs   int   // values beside each line
+	beside  parallel.Beside
 }
 
-// lines returns the next lines; done is true if they are the last.
-func (b *batch) lines() (lines []byte, done bool, err error) {
+// block returns the next lines; done is true if they are the last.
+func (b *batch) block() (block parallel.Block, done bool, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].name, err)
 		}
 	}()
 	defer recovered(&err)
-	lines = make([]byte, 0, min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
-	for ; b.next < b.rows && len(lines) < blockBytes; b.next++ {
+	b.beside = parallel.Beside{}
+	lines := make([]byte, 0, min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
+	for ; b.next < b.rows && len(lines)+b.beside.Size < blockBytes; b.next++ {
 		lines = b.line(lines)
 	}
-	return lines, b.next == b.rows, nil
+	return parallel.Block{Lines: lines, Blobs: b.beside.Rows, Beside: b.beside.Size}, b.next == b.rows, nil
 }
 
 // line appends the next row.
 func (b *batch) line(dst []byte) []byte {
 	b.start, b.bad = len(dst), 0
+	b.beside.Next(b.blobs)
 	dst = append(dst, '{')
+	written := 0
 	for i, v := range b.members {
 		b.current = i
-		dst = b.member(dst, i, v, b.next)
+		if v.blob >= 0 {
+			b.blob(v, b.next)
+		}
+		if v.inline {
+			dst = b.member(dst, written, v, b.next)
+			written++
+		}
 	}
 	if b.bad > 0 {
 		dst = append(dst, `,"_error":`...)
@@ -83,10 +94,7 @@ func (b *batch) member(dst []byte, i int, v *values, row int64) []byte {
 
 // value appends a value.
 func (b *batch) value(dst []byte, v *values, i int64) []byte {
-	if i < 0 || i >= v.rows {
-		fail("value %d of %d", i, v.rows)
-	}
-	if v.layout == nullLayout || v.valid != nil && v.valid[i>>3]>>(i&7)&1 == 0 {
+	if v.isNull(i) {
 		return append(dst, "null"...)
 	}
 	switch v.layout {
@@ -95,11 +103,8 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 	case fixedLayout:
 		return v.write(dst, v.data[i*int64(v.width):][:v.width])
 	case bytesLayout:
-		from, to := v.span(i)
-		if to > int64(len(v.data)) {
-			fail("a value ends at %d of %d bytes", to, len(v.data))
-		}
-		return b.bytes(dst, v, v.data[from:to])
+		data, _ := v.plain(i)
+		return b.bytes(dst, v, data)
 	case viewLayout:
 		return b.bytes(dst, v, v.view(i))
 	case indexLayout:

@@ -46,8 +46,13 @@ type column struct {
 	// Of a dictionary's numbers: which dictionary.
 	id int64
 	// Of single values: how they are written.
-	write func(dst, v []byte) []byte
-	text  bool // they must be UTF-8
+	write  func(dst, v []byte) []byte
+	text   bool // they must be UTF-8
+	binary bool // they are bytes
+	// Of a column of bytes: the number of its values beside the line, -1 for none, and whether lines
+	// have them.
+	blob   int
+	inline bool
 	// The type that a typed output has for them, and what they are if that is not theirs.
 	typ  parquet.Type
 	lost string
@@ -101,7 +106,7 @@ func newSchema(t arrow.Table, version int64) (s *schema, err error) {
 
 // column builds the column of a field, at a depth.
 func (s *schema) column(field arrow.Table, depth int) *column {
-	c := &column{name: field.Text(0), nullable: field.Bool(1)}
+	c := &column{name: field.Text(0), nullable: field.Bool(1), blob: -1, inline: true}
 	s.names += len(c.name)
 	switch s.fields++; {
 	case s.fields > maxFields || s.names > maxNames:
@@ -119,7 +124,7 @@ func (s *schema) column(field arrow.Table, depth int) *column {
 	if !ok {
 		return c
 	}
-	index := &column{name: c.name, prefix: c.prefix, nullable: true, layout: indexLayout, width: 4, id: encoding.Int(0, 8, 0), typ: c.typ, lost: c.lost}
+	index := &column{name: c.name, prefix: c.prefix, nullable: true, layout: indexLayout, width: 4, id: encoding.Int(0, 8, 0), typ: c.typ, lost: c.lost, blob: -1, inline: true}
 	if integer, ok := encoding.Table(1); ok {
 		index.width, index.unsigned = int(integer.Int(0, 4, 0))/8, !integer.Bool(1)
 	}

@@ -25,6 +25,7 @@ type decoder struct {
 	taken        map[int64]int64 // their memory
 	rows         int64           // that were returned
 	batches      int
+	blobs        int // values beside each line
 }
 
 func newDecoder(m message, o format.Options) (*decoder, error) {
@@ -40,10 +41,11 @@ func newDecoder(m message, o format.Options) (*decoder, error) {
 		return nil, err
 	}
 	d := &decoder{schema: s, members: members, dictionaries: make(map[int64]dictionary), wanted: make(map[int64]bool), taken: make(map[int64]int64)}
-	for i, c := range members {
+	d.placeBytes(o.Bytes)
+	for i, c := range d.members {
 		c.place = i + 1
 	}
-	d.want(members)
+	d.want(d.members)
 	return d, nil
 }
 
@@ -118,7 +120,7 @@ func (d *decoder) batch(m message, b body) *opened {
 func (o *opened) load(reserve func(int64) error) (b *batch, err error) {
 	defer o.name(&err)
 	defer recovered(&err)
-	b = &batch{rows: o.message.rows, first: o.rows, members: make([]*values, len(o.members))}
+	b = &batch{rows: o.message.rows, first: o.rows, members: make([]*values, len(o.members)), blobs: o.blobs}
 	l := newLoader(o.message.header, o.body, o.message.version, reserve)
 	l.dictionaries = o.dictionaries
 	for _, c := range o.schema.columns {
@@ -153,6 +155,7 @@ type stream struct {
 	batch   *batch // that is being written; nil for none
 	size    int64  // of what was read
 	format.Blocks
+	beside format.BlobQueue
 }
 
 // newStream reads the schema of a stream, or of a file as if it were one.
@@ -188,12 +191,13 @@ func (s *stream) next() ([]byte, error) {
 			return nil, err
 		}
 	}
-	lines, done, err := s.batch.lines()
+	block, done, err := s.batch.block()
 	s.opened.name(&err)
 	if done || err != nil {
 		s.batch = nil
 	}
-	return lines, err
+	s.beside.Add(block.Blobs...)
+	return block.Lines, err
 }
 
 // read reads a message: a dictionary, or the next batch.

@@ -34,13 +34,13 @@ func (c *column) describe(kind int, t arrow.Table, extension string) {
 		c.number(kind, t)
 	case arrow.FixedSizeBinary:
 		c.layout, c.width, c.write = fixedLayout, int(t.Int(0, 4, 0)), parquet.AppendBase64
-		c.typ = parquet.Type(fmt.Sprintf("binary(%d)", c.width))
+		c.typ, c.binary = parquet.Type(fmt.Sprintf("binary(%d)", c.width)), true
 		if extension == "arrow.uuid" && c.width == 16 {
-			c.write, c.typ = parquet.AppendUUID, parquet.UUID
+			c.write, c.typ, c.binary = parquet.AppendUUID, parquet.UUID, false
 		}
 	case arrow.Binary, arrow.LargeBinary, arrow.BinaryView:
 		c.bytes(kind)
-		c.write, c.typ = parquet.AppendBase64, parquet.Bytes
+		c.write, c.typ, c.binary = parquet.AppendBase64, parquet.Bytes, true
 	case arrow.Text, arrow.LargeText, arrow.TextView:
 		c.bytes(kind)
 		c.write, c.typ, c.text = jsonline.AppendString[[]byte], parquet.String, true

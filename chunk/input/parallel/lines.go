@@ -26,6 +26,8 @@ type Group func(ctx context.Context, memory *Share, send func(Block) error) erro
 type Block struct {
 	Lines []byte
 	Blobs [][]format.Blob // of each line, if there are any
+	// Beside is how many bytes the blobs have.
+	Beside int
 }
 
 // Reader reads the rows of a file as JSON lines, in order.
@@ -116,7 +118,14 @@ func (l *Reader) run(group Group, memory *Share, blocks chan<- block) {
 			return l.ctx.Err()
 		}
 	}
-	if err := group(l.ctx, memory, func(b Block) error { return send(block{Block: b}) }); err != nil {
+	err := group(l.ctx, memory, func(b Block) error {
+		err := send(block{Block: b})
+		for size := len(b.Lines) + b.Beside; err == nil && size >= 2*BlockBytes && b.Beside > 0; size -= BlockBytes {
+			err = send(block{}) // a large block takes the place of several
+		}
+		return err
+	})
+	if err != nil {
 		_ = send(block{err: err})
 	}
 }

@@ -1,9 +1,6 @@
 package parquet
 
-import (
-	"github.com/gpurun/gpurun/chunk/input/format"
-	"github.com/gpurun/gpurun/chunk/input/parallel"
-)
+import "github.com/gpurun/gpurun/chunk/input/format"
 
 // placeBytes decides where the values of columns of bytes go.
 func (f *File) placeBytes(b *format.Bytes) {
@@ -46,42 +43,16 @@ func (n *node) child(name string) *node {
 	return nil
 }
 
-// rowBlobs are the values of rows beside their lines.
-type rowBlobs struct {
-	rows [][]format.Blob
-	data []byte // that they are in
-	size int
-}
-
-// addBlobs begins the blobs of a row.
-func (w *rowWriter) addBlobs() {
-	if w.blobs > 0 {
-		w.beside.rows = append(w.beside.rows, make([]format.Blob, w.blobs))
-	}
-}
-
 // blob takes the current value of a column of bytes, without stepping over it.
 func (w *rowWriter) blob(n *node) {
-	to := &w.beside.rows[len(w.beside.rows)-1][n.blob]
 	data := n
 	if n.kind == objectNode {
 		data = n.child("bytes")
 		if v, ok := w.cursors[n.child("path").from].value(); ok && len(v) > 0 {
-			*to = format.Blob{Kind: format.PathBlob, Data: w.beside.copy(v)}
+			w.beside.Set(n.blob, format.PathBlob, v)
 		}
 	}
 	if v, ok := w.cursors[data.from].value(); ok {
-		*to = format.Blob{Kind: format.BytesBlob, Data: w.beside.copy(v)}
+		w.beside.Set(n.blob, format.BytesBlob, v)
 	}
-}
-
-// copy returns a copy of a value, which is valid only until the next one.
-func (b *rowBlobs) copy(v []byte) []byte {
-	if cap(b.data)-len(b.data) < len(v) {
-		b.data = make([]byte, 0, max(len(v), parallel.BlockBytes))
-	}
-	at := len(b.data)
-	b.data = append(b.data, v...)
-	b.size += len(v)
-	return b.data[at:len(b.data):len(b.data)]
 }

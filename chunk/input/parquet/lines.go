@@ -26,15 +26,11 @@ func (f *File) decode(ctx context.Context, group int, memory *parallel.Share, se
 	var last parallel.Block
 	err := f.eachRow(ctx, group, memory, func(w *rowWriter) error {
 		err := w.line()
-		size := len(w.dst) + w.beside.size
-		if err == nil && size >= parallel.BlockBytes {
-			err = send(parallel.Block{Lines: w.dst, Blobs: w.beside.rows})
-			w.dst, w.beside = make([]byte, 0, len(w.dst)+parallel.BlockBytes/8), rowBlobs{}
+		last = parallel.Block{Lines: w.dst, Blobs: w.beside.Rows, Beside: w.beside.Size}
+		if err == nil && len(w.dst)+w.beside.Size >= parallel.BlockBytes {
+			err = send(last)
+			w.dst, w.beside, last = make([]byte, 0, len(w.dst)+parallel.BlockBytes/8), parallel.Beside{}, parallel.Block{}
 		}
-		for ; err == nil && size >= 2*parallel.BlockBytes && w.blobs > 0; size -= parallel.BlockBytes {
-			err = send(parallel.Block{}) // a large block takes the place of several
-		}
-		last = parallel.Block{Lines: w.dst, Blobs: w.beside.rows}
 		return err
 	})
 	if err != nil {

@@ -16,10 +16,10 @@ type rowWriter struct {
 	members []*node
 	cursors []*cursor // by column; nil for those that are not read
 	dst     []byte
-	blobs   int      // values beside each line
-	beside  rowBlobs // of the lines in dst
-	row     int64    // in the file, from 0
-	badText string   // a column of the row with text that is not UTF-8
+	blobs   int             // values beside each line
+	beside  parallel.Beside // of the lines in dst
+	row     int64           // in the file, from 0
+	badText string          // a column of the row with text that is not UTF-8
 }
 
 // maxRow is a variable so that tests can lower it.
@@ -31,7 +31,7 @@ var errColumns = errors.New("its values do not match those of other columns")
 // line appends the next row as a line.
 func (w *rowWriter) line() error {
 	w.badText = ""
-	w.addBlobs()
+	w.beside.Next(w.blobs)
 	w.dst = append(w.dst, '{')
 	written := 0
 	err := w.each(func(_ int, n *node) {
