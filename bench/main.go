@@ -86,7 +86,7 @@ func (b *bench) run(only, out string) error {
 		{"grouping", b.grouping}, {"async", b.async}, {"llm", b.llm},
 		{"compressed", b.compressed},
 		{"defaults", b.defaults},
-		{"fetch", b.fetch},
+		{"fetch", b.fetch}, {"bytes", b.bytes},
 	} {
 		if !wanted.MatchString(m.name) {
 			continue

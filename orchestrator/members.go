@@ -47,11 +47,12 @@ func (m *members) needs() []string {
 	return names
 }
 
-// reads returns the members that the kernel is known to read. A file that the job fetches is
-// no member.
+// reads returns the members that the kernel is known to read. A file that the job fetches, and a
+// column of bytes, is no member.
 func (m *members) reads() []string {
+	beside := m.config.inputs.Bytes()
 	return slices.DeleteFunc(slices.Clone(m.plan.Info.Inputs), func(name string) bool {
-		return slices.ContainsFunc(m.config.Fetch.Members, func(f FetchMember) bool { return f.Name == name })
+		return slices.Contains(beside, name) || slices.ContainsFunc(m.config.Fetch.Members, func(f FetchMember) bool { return f.Name == name })
 	})
 }
 
@@ -137,10 +138,16 @@ func (m *members) checkFirst(c chunk.Chunk) error {
 // read is reported when the job reads it.
 func (m *members) sampleFiles(ctx context.Context, each func(file string, s sample)) *sample {
 	var all sample
+	beside := m.config.inputs.Bytes() // there, if not in the lines
+	defer func() {
+		if all.records > 0 {
+			all.members = append(all.members, beside...)
+		}
+	}()
 	for _, file := range m.config.inputs.Files[:min(len(m.config.inputs.Files), sampledFiles)] {
 		var s sample
 		if !file.Stream() {
-			_ = file.Each(ctx, format.Options{Columns: m.config.Input.Columns, Threads: 1}, sampledBytes, func(line record.Line) bool {
+			_ = file.Each(ctx, format.Options{Columns: m.config.Input.Columns, Bytes: &format.Bytes{Names: beside}, Threads: 1}, sampledBytes, func(line record.Line) bool {
 				_ = all.add(record.Line{Data: line.Data})
 				return s.add(line)
 			})
