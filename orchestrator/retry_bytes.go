@@ -92,8 +92,9 @@ func (r *rerun) copyBlobs(ctx context.Context, inputs *source.Inputs, out *input
 			return nil
 		}
 		var blobs []format.Blob
-		for ok := true; number < f.Record; number++ {
-			if blobs, ok = next(); !ok {
+		for ; number < f.Record; number++ {
+			var more bool
+			if blobs, more = next(); !more {
 				return fault.InputChanged.New("the input has no record %d: %w", f.Record, failed)
 			}
 		}

@@ -363,7 +363,7 @@ type agreement struct {
 }
 
 // Layout implements orchestrator.Agreement.
-func (a agreement) Layout() (*columns.Layout, error) { return a.run.Layout() }
+func (a agreement) Layout() (*columns.Layout, error) { return a.run.Agreement().Layout() }
 
 // FixLayout implements orchestrator.Agreement.
 func (a agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {

@@ -94,7 +94,7 @@ func describeMerged(ctx context.Context, run *cluster.Run) func(cluster.Merged, 
 			c.Pieces = append(c.Pieces, shards.Piece{Output: run.ResultOutput(r), Bytes: r.Output.Bytes, Counts: r.Counts, Machine: r.Host})
 		}
 		var err error
-		if c.Layout, err = run.Layout(); err == nil {
+		if c.Layout, err = run.Agreement().Layout(); err == nil {
 			err = shards.Combine(ctx, c)
 		}
 		if err != nil {

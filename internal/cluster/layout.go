@@ -21,36 +21,38 @@ type agreedLayout struct {
 	Layout columns.Layout `json:"layout"`
 }
 
+// Agreement is what the machines of a run have agreed on: layout.json.
+type Agreement struct{ path, run string }
+
 // Layout returns the layout that the machines have agreed on, nil if there is none yet.
-func (r *Run) Layout() (*columns.Layout, error) {
+func (a Agreement) Layout() (*columns.Layout, error) {
 	var agreed agreedLayout
-	path := r.join(layoutFile)
-	switch err := readJSON(path, &agreed); {
+	switch err := readJSON(a.path, &agreed); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, storage("read the layout", err)
-	case agreed.Run != r.ID:
-		return nil, fault.RunDamaged.New("%s is not a layout of this run", path)
+	case agreed.Run != a.run:
+		return nil, fault.RunDamaged.New("%s is not a layout of this run", a.path)
 	}
 	if err := agreed.Layout.Validate(); err != nil {
-		return nil, fault.RunDamaged.New("%s is damaged: %w", path, err)
+		return nil, fault.RunDamaged.New("%s is damaged: %w", a.path, err)
 	}
 	return &agreed.Layout, nil
 }
 
 // FixLayout proposes a layout and returns the one that holds: the first that was proposed.
-func (r *Run) FixLayout(proposed columns.Layout) (columns.Layout, error) {
-	own := r.join(layoutFile + "." + randomName())
-	if err := writeJSON(own, agreedLayout{Run: r.ID, Layout: proposed}); err != nil {
+func (a Agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {
+	own := a.path + "." + randomName()
+	if err := writeJSON(own, agreedLayout{Run: a.run, Layout: proposed}); err != nil {
 		return proposed, err
 	}
 	defer os.Remove(own)
-	if won, err := publish(own, r.join(layoutFile)); err != nil || won {
+	if won, err := publish(own, a.path); err != nil || won {
 		crash.Point("layout-agreed")
 		return proposed, err
 	}
-	agreed, err := r.Layout()
+	agreed, err := a.Layout()
 	if err != nil {
 		return proposed, err
 	}
@@ -60,12 +62,12 @@ func (r *Run) FixLayout(proposed columns.Layout) (columns.Layout, error) {
 // layoutWait is how long other shards wait for the first one to propose the layout.
 const layoutWait = 10 * time.Second
 
-// FixLayout is Run.FixLayout for the shard of the attempt. While the first shard is being computed, it
+// FixLayout is Agreement.FixLayout for the shard of the attempt. While the first shard is being computed, it
 // may decide, so that the layout does not depend on which machine is faster: others wait for it
 // until it has ended or takes too long.
 func (a *Attempt) FixLayout(ctx context.Context, proposed columns.Layout) (columns.Layout, error) {
-	for waited := time.Duration(0); a.Shard > 0 && waited < layoutWait && a.run.firstIsComputed(); waited += layoutPoll {
-		agreed, err := a.run.Layout()
+	for waited := time.Duration(0); a.Shard > 0 && waited < layoutWait && a.firstIsComputed(); waited += layoutPoll {
+		agreed, err := a.run.Agreement().Layout()
 		if err != nil || agreed != nil {
 			break // FixLayout returns it
 		}
@@ -75,14 +77,15 @@ func (a *Attempt) FixLayout(ctx context.Context, proposed columns.Layout) (colum
 			return proposed, fault.Interrupted.New("stopped on request")
 		}
 	}
-	return a.run.FixLayout(proposed)
+	return a.run.Agreement().FixLayout(proposed)
 }
 
 const layoutPoll = 100 * time.Millisecond
 
 // firstIsComputed reports whether an attempt at the first shard has begun and is not known to have
 // ended.
-func (r *Run) firstIsComputed() bool {
+func (a *Attempt) firstIsComputed() bool {
+	r := a.run
 	claims, err := r.claims()
 	number := claims[key(0)]
 	var info attemptInfo
@@ -91,14 +94,4 @@ func (r *Run) firstIsComputed() bool {
 	}
 	_, err = os.Stat(filepath.Join(r.attemptDir(info.Attempt), endFile))
 	return errors.Is(err, os.ErrNotExist)
-}
-
-// mergedLayout returns the layout of the merged output: nil for lines alone.
-func (r *Run) mergedLayout() (*columns.Layout, error) {
-	agreed, err := r.Layout()
-	if err != nil || agreed != nil || r.Columns == nil {
-		return agreed, err
-	}
-	fallback := r.Columns.Fallback() // no record has a result
-	return &fallback, nil
 }

@@ -127,7 +127,7 @@ func checkTable(t *testing.T, r *Run) Merged {
 func TestLayoutIsAgreedOnce(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		r := newTable(t, "parquet", 2, 4)
-		if l, err := r.Layout(); l != nil || err != nil {
+		if l, err := r.Agreement().Layout(); l != nil || err != nil {
 			t.Fatal(l, err)
 		}
 		if lost {
@@ -139,7 +139,7 @@ func TestLayoutIsAgreedOnce(t *testing.T) {
 			group.Go(func() {
 				own, err := open(r.Output, 1) // as another machine has it
 				if err == nil {
-					got[i], err = own.FixLayout(columns.Layout{Columns: []columns.Column{{Name: fmt.Sprintf("c%d", i), Kind: columns.Float32, Width: i}}})
+					got[i], err = own.Agreement().FixLayout(columns.Layout{Columns: []columns.Column{{Name: fmt.Sprintf("c%d", i), Kind: columns.Float32, Width: i}}})
 				}
 				if err != nil {
 					t.Error(err)
@@ -148,7 +148,7 @@ func TestLayoutIsAgreedOnce(t *testing.T) {
 		}
 		group.Wait()
 		link = os.Link
-		agreed, err := r.Layout()
+		agreed, err := r.Agreement().Layout()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestMergeTable(t *testing.T) {
 }
 
 func testMergeTable(t *testing.T, r *Run) {
-	if _, err := r.FixLayout(columnLayout); err != nil {
+	if _, err := r.Agreement().FixLayout(columnLayout); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Work(t.Context(), fast(0, computeTable(t, r, *columnLayout.Table))); err != nil {
@@ -281,7 +281,7 @@ func TestMergeRefusesDamagedTable(t *testing.T) {
 		format := map[bool]string{true: "arrow", false: "parquet"}[len(name)%2 == 0] // both meet most of it
 		t.Run(name+" "+format, func(t *testing.T) {
 			r := newTable(t, format, 3, 12)
-			if _, err := r.FixLayout(columnLayout); err != nil {
+			if _, err := r.Agreement().FixLayout(columnLayout); err != nil {
 				t.Fatal(err)
 			}
 			good := computeTable(t, r, *columnLayout.Table)

@@ -300,7 +300,7 @@ type shardFiles struct {
 // collect finds the files of the shards. Where every record failed before any machine knew the layout,
 // they are written again.
 func (m *merge) collect(ctx context.Context) error {
-	layout, err := m.run.Layout()
+	layout, err := m.run.Agreement().Layout()
 	if err != nil {
 		return err
 	}
@@ -332,6 +332,16 @@ func (m *merge) collect(ctx context.Context) error {
 	return nil
 }
 
+// layout returns the layout of the merged output: nil for lines alone.
+func (m *merge) layout() (*columns.Layout, error) {
+	agreed, err := m.run.Agreement().Layout()
+	if err != nil || agreed != nil || m.run.Columns == nil {
+		return agreed, err
+	}
+	fallback := m.run.Columns.Fallback() // no record has a result
+	return &fallback, nil
+}
+
 // refits is the folder of the files that are written again.
 func (m *merge) refits() string { return m.attempt.join("refits") }
 
@@ -341,7 +351,7 @@ func (m *merge) write(ctx context.Context) error {
 	if err := m.collect(ctx); err != nil {
 		return err
 	}
-	layout, err := m.run.mergedLayout()
+	layout, err := m.layout()
 	if err != nil {
 		return err
 	}

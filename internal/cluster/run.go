@@ -36,6 +36,9 @@ func (r *Run) join(names ...string) string {
 	return filepath.Join(append([]string{r.Dir}, names...)...)
 }
 
+// Agreement returns what the machines have agreed on.
+func (r *Run) Agreement() Agreement { return Agreement{r.join(layoutFile), r.ID} }
+
 // Open opens the run of an output, the last one if it was corrected.
 func Open(output string) (*Run, error) {
 	return open(output, latest(Folder(output)))

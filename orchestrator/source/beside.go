@@ -2,14 +2,12 @@ package source
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"io"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/input/format"
-	"github.com/gpurun/gpurun/chunk/record"
 )
 
 // Beside are the values of bytes that the records of a file of lines have in another file: those of
@@ -69,27 +67,3 @@ func (l *besideLines) next() ([]byte, error) {
 }
 
 func (l *besideLines) Close() error { return errors.Join(l.lines.Close(), l.from.Close()) }
-
-// EachBlobs calls yield with the values of bytes of each record, one file after the other, until it
-// returns false.
-func (i *Inputs) EachBlobs(ctx context.Context, options format.Options, skipBad bool, yield func([]format.Blob) bool) error {
-	for _, file := range i.Files {
-		lines, err := file.Lines(ctx, options)
-		more := true
-		if err == nil {
-			err = EachLine(contextReader{ctx, lines}, 0, func(record.Line) bool {
-				var blobs []format.Blob
-				if lines.Blobs != nil {
-					blobs = lines.Blobs()
-				}
-				more = yield(blobs)
-				return more
-			})
-			lines.Close()
-		}
-		if err != nil && !skipBad || !more {
-			return err
-		}
-	}
-	return nil
-}

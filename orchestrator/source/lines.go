@@ -199,3 +199,27 @@ func (l *sampledLines) Close() error {
 	}(l.pending)
 	return nil
 }
+
+// EachBlobs calls yield with the values of bytes of each record, one file after the other, until it
+// returns false.
+func (i *Inputs) EachBlobs(ctx context.Context, options format.Options, skipBad bool, yield func([]format.Blob) bool) error {
+	for _, file := range i.Files {
+		lines, err := file.Lines(ctx, options)
+		more := true
+		if err == nil {
+			err = EachLine(contextReader{ctx, lines}, 0, func(record.Line) bool {
+				var blobs []format.Blob
+				if lines.Blobs != nil {
+					blobs = lines.Blobs()
+				}
+				more = yield(blobs)
+				return more
+			})
+			lines.Close()
+		}
+		if err != nil && !skipBad || !more {
+			return err
+		}
+	}
+	return nil
+}

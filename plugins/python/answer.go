@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python/fields"
 )
 
 // patched is a verdict that only this protocol has: the record with some members
@@ -18,7 +19,7 @@ const patched plugins.Verdict = 6
 
 // answer is the result of a batch. Areas are relative to the block.
 type answer struct {
-	Block area `json:"block"`
+	Block fields.Area `json:"block"`
 	// Refused records were not computed. The other fields describe the remaining
 	// records, in order.
 	Refused []refusal `json:"refused"`
@@ -28,24 +29,24 @@ type answer struct {
 	Whole    *failure  `json:"whole"`
 	Attempts []failure `json:"attempts"`
 	// Dropped records did not reach the last step of a chain.
-	Dropped *area `json:"dropped"`
+	Dropped *fields.Area `json:"dropped"`
 	// Verdicts has one byte per record; without it all records get the columns.
-	Verdicts *area         `json:"verdicts"`
+	Verdicts *fields.Area  `json:"verdicts"`
 	Columns  []replyColumn `json:"columns"`
 	// Counts has the number of lines of each record that has lines.
-	Counts         *area `json:"counts"`
-	LineLengths    *area `json:"line_lengths"`
-	Lines          *area `json:"lines"`
-	MessageLengths *area `json:"message_lengths"`
-	Messages       *area `json:"messages"`
+	Counts         *fields.Area `json:"counts"`
+	LineLengths    *fields.Area `json:"line_lengths"`
+	Lines          *fields.Area `json:"lines"`
+	MessageLengths *fields.Area `json:"message_lengths"`
+	Messages       *fields.Area `json:"messages"`
 	// Nulls is the number of values in lines and encoded columns that became null.
 	Nulls int64 `json:"nulls"`
 }
 
 type refusal struct {
-	Step    string `json:"step"`
-	Message string `json:"message"`
-	Rows    area   `json:"rows"`
+	Step    string      `json:"step"`
+	Message string      `json:"message"`
+	Rows    fields.Area `json:"rows"`
 }
 
 type raised struct {
@@ -54,11 +55,11 @@ type raised struct {
 }
 
 type replyColumn struct {
-	Name    string `json:"name"`
-	Kind    string `json:"kind"`
-	Shape   []int  `json:"shape"` // of each record's value; empty for a scalar
-	Data    area   `json:"data"`
-	Lengths *area  `json:"lengths"`
+	Name    string       `json:"name"`
+	Kind    string       `json:"kind"`
+	Shape   []int        `json:"shape"` // of each record's value; empty for a scalar
+	Data    fields.Area  `json:"data"`
+	Lengths *fields.Area `json:"lengths"`
 }
 
 // decoder reads an answer. Python is not trusted: the decoder checks every index
@@ -97,7 +98,7 @@ func (d *decoder) decode(memory []byte, a *answer) error {
 }
 
 // part returns an area of memory, or an error if it is out of bounds.
-func part(memory []byte, a *area) ([]byte, error) {
+func part(memory []byte, a *fields.Area) ([]byte, error) {
 	if a == nil {
 		return nil, nil
 	}
@@ -113,7 +114,7 @@ var errInconsistent = fault.PythonAnswer.Of(fault.Batch, "Python's response is i
 // refuse decides the records that failed or were dropped before the last step.
 func (d *decoder) refuse(a *answer) error {
 	decided := make([]bool, d.batch.Len())
-	decide := func(rows *area, verdict func(row int)) error {
+	decide := func(rows *fields.Area, verdict func(row int)) error {
 		list, err := d.counts(rows)
 		if err != nil {
 			return err
@@ -154,7 +155,7 @@ func (d *decoder) refuse(a *answer) error {
 }
 
 // counts reads an area of 32-bit numbers.
-func (d *decoder) counts(a *area) ([]uint32, error) {
+func (d *decoder) counts(a *fields.Area) ([]uint32, error) {
 	data, err := part(d.block, a)
 	if err != nil || len(data)%4 != 0 {
 		return nil, errInconsistent
@@ -165,7 +166,7 @@ func (d *decoder) counts(a *area) ([]uint32, error) {
 }
 
 // pieces cuts a copy of an area by its lengths.
-func (d *decoder) pieces(data, lengths *area) ([][]byte, error) {
+func (d *decoder) pieces(data, lengths *fields.Area) ([][]byte, error) {
 	shared, err := part(d.block, data)
 	if err != nil {
 		return nil, err
@@ -322,7 +323,7 @@ func (d *decoder) blobs(c replyColumn, data []byte) error {
 	}
 	nulls := make([]bool, len(lengths))
 	for i, length := range lengths {
-		if length == nullLength {
+		if length == fields.NullLength {
 			lengths[i], nulls[i] = 0, true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python/fields"
 )
 
 // asked are the records that an async kernel computes.
@@ -107,15 +108,15 @@ func (a *asked) send(number uint64, record plugins.Record) error {
 	if err != nil {
 		return err
 	}
-	put := func(data []byte) area {
-		placed := area{uint64(at), uint64(len(data))}
+	put := func(data []byte) fields.Area {
+		placed := fields.Area{uint64(at), uint64(len(data))}
 		at += copy(a.session.python.memory.data[at:], data)
 		return placed
 	}
 	line := put(record.Bytes())
 	message := request{Type: "record", Batch: number, Data: &line, Fetched: record.FetchedNames()}
 	for _, name := range message.Fetched {
-		var at *area
+		var at *fields.Area
 		if file, _ := record.Fetched(name); file != nil {
 			placed := put(file)
 			at = &placed

@@ -11,7 +11,7 @@
 // interpreter with the modules in runner/, which have no dependencies.
 //
 //	worker ──records──► kernel process ──fields──► python
-//	                        extract.go    shared     runner/*.py ──► embed.py
+//	                        fields/       shared     runner/*.py ──► embed.py
 //	       ◄─columns──      answer.go  ◄──memory──
 //
 // They share anonymous memory (memory.go) and exchange small messages over a

@@ -15,6 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python/fields"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
@@ -121,7 +122,7 @@ func (k *kernel) describe(ctx context.Context, step resolve.PythonStep, first bo
 	if !first { // it sees what the first returns, not the input
 		return info, nil
 	}
-	k.session.names = reply.Inputs[:min(len(reply.Inputs), maxFields)]
+	k.session.names = reply.Inputs[:min(len(reply.Inputs), fields.Most)]
 	k.async, k.processes = reply.Async, reply.SetupPrepare
 	workers := k.ioWorkers(runtime.GOMAXPROCS(0), k.processes) // the worker sets it to its share
 	if k.async {

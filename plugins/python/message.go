@@ -7,25 +7,9 @@ import (
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python/fields"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
-
-// area is the offset and length of a part of the shared memory, or of a block in it.
-type area [2]uint64
-
-// field is one member of every record of a batch.
-type field struct {
-	Name string `json:"name"`
-	Kind string `json:"kind"` // string, json, int, float, bool; bytes for files, line for whole records
-	// Width is the length of each array of numbers, 0 for plain values.
-	Width int `json:"width,omitempty"`
-	// Missing is the number of records without this member.
-	Missing int  `json:"missing,omitempty"`
-	ASCII   bool `json:"ascii,omitempty"`
-	Data    area `json:"data"`
-	// Lengths holds the lengths of strings and encoded values.
-	Lengths *area `json:"lengths,omitempty"`
-}
 
 // request is a message to Python.
 type request struct {
@@ -49,10 +33,10 @@ type request struct {
 	Wanted int `json:"wanted,omitempty"`
 
 	// batch, fields
-	Batch  uint64  `json:"batch,omitempty"`
-	Count  int     `json:"count,omitempty"`
-	Fields []field `json:"fields,omitempty"`
-	Lines  *field  `json:"lines,omitempty"`
+	Batch  uint64         `json:"batch,omitempty"`
+	Count  int            `json:"count,omitempty"`
+	Fields []fields.Field `json:"fields,omitempty"`
+	Lines  *fields.Field  `json:"lines,omitempty"`
 	// Fetched are the names of the files that were fetched for the records.
 	Fetched []string `json:"fetched,omitempty"`
 	Ask     uint64   `json:"ask,omitempty"`
@@ -72,8 +56,8 @@ type request struct {
 	Async bool `json:"async,omitempty"`
 	// Data is where the line of a record is, Files where its files are, by the names in
 	// Fetched; nil for a null. Sent with record; Batch is its number.
-	Data  *area   `json:"data,omitempty"`
-	Files []*area `json:"files,omitempty"`
+	Data  *fields.Area   `json:"data,omitempty"`
+	Files []*fields.Area `json:"files,omitempty"`
 }
 
 // prepared is where the value that prepare returned is: its pickle and the buffers that

@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/frame"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python/fields"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
@@ -297,7 +298,7 @@ func (p *pool) answered() {
 
 // listen handles the messages of a process until it exits.
 func (p *pool) listen(one *preparer) {
-	asked := extractor{}
+	asked := fields.Extractor{}
 	for {
 		r, err := receive(one.channel)
 		if err == nil {
@@ -310,7 +311,7 @@ func (p *pool) listen(one *preparer) {
 	}
 }
 
-func (p *pool) handle(one *preparer, r response, asked *extractor) error {
+func (p *pool) handle(one *preparer, r response, asked *fields.Extractor) error {
 	p.session.addSources(r.Sources)
 	switch r.Type {
 	case "ask":

@@ -9,13 +9,14 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/plugins"
+	"github.com/gpurun/gpurun/plugins/python/fields"
 )
 
 // session is an interpreter at work.
 type session struct {
 	python  *child
 	space   *space
-	extract extractor
+	extract fields.Extractor
 	pool    *pool         // nil unless processes run prepare
 	pace    *pace         // of the threads that run prepare; nil if none do
 	ended   chan struct{} // closed when Python sends nothing more
@@ -125,18 +126,18 @@ func (s *session) compute(batch plugins.Batch, results *plugins.Results) {
 }
 
 // fill writes fields of a batch, and optionally its lines, to the shared memory.
-func (s *session) fill(req *request, e *extractor, b *inFlight, names []string, lines, wait bool) error {
-	var list []layout
+func (s *session) fill(req *request, e *fields.Extractor, b *inFlight, names []string, lines, wait bool) error {
+	var list []fields.Layout
 	if len(names) > 0 {
-		e.read(b.batch, names)
-		list = e.layouts(b.batch.Len())
+		e.Read(b.batch, names)
+		list = e.Layouts(b.batch.Len())
 	}
 	if lines {
-		list = append(list, lineLayout(b.batch))
+		list = append(list, fields.LineLayout(b.batch))
 	}
 	size := 0
 	for i := range list {
-		size += list[i].size()
+		size += list[i].Size()
 	}
 	if size == 0 {
 		return nil
@@ -146,8 +147,8 @@ func (s *session) fill(req *request, e *extractor, b *inFlight, names []string, 
 		return err
 	}
 	for i := range list {
-		var f field
-		f, at = list[i].write(s.python.memory.data, at)
+		var f fields.Field
+		f, at = list[i].Write(s.python.memory.data, at)
 		if lines && i == len(list)-1 {
 			req.Lines = &f
 		} else {
@@ -199,7 +200,7 @@ func (s *session) release(b *inFlight) {
 // listen handles responses from Python until it exits, and finds out why it did.
 func (s *session) listen() {
 	defer close(s.ended)
-	asked := extractor{}
+	asked := fields.Extractor{}
 	for {
 		r, err := receive(s.python.channel)
 		if err == nil {
@@ -220,7 +221,7 @@ func (s *session) listen() {
 	}
 }
 
-func (s *session) handle(r response, asked *extractor) error {
+func (s *session) handle(r response, asked *fields.Extractor) error {
 	s.addSources(r.Sources)
 	switch {
 	case r.Type == "ask":
@@ -246,7 +247,7 @@ func (s *session) handle(r response, asked *extractor) error {
 
 // supply sends the fields that Python asks for, and adds them to those sent with
 // later batches.
-func (s *session) supply(python *child, r response, e *extractor) error {
+func (s *session) supply(python *child, r response, e *fields.Extractor) error {
 	req := request{Type: "fields", Ask: r.Ask, Batch: r.Batch}
 	s.mu.Lock()
 	index := slices.IndexFunc(s.batches, func(b *inFlight) bool { return b.number == r.Batch })
@@ -258,8 +259,8 @@ func (s *session) supply(python *child, r response, e *extractor) error {
 	b := s.batches[index]
 	s.learn(r.Names, r.WantLines)
 	s.mu.Unlock()
-	for names := r.Names; len(names) > 0; names = names[min(len(names), maxFields):] {
-		if err := s.fill(&req, e, b, names[:min(len(names), maxFields)], false, false); err != nil {
+	for names := r.Names; len(names) > 0; names = names[min(len(names), fields.Most):] {
+		if err := s.fill(&req, e, b, names[:min(len(names), fields.Most)], false, false); err != nil {
 			req.Error = err.Error()
 		}
 	}
@@ -275,7 +276,7 @@ func (s *session) supply(python *child, r response, e *extractor) error {
 func (s *session) learn(names []string, lines bool) {
 	s.lines = s.lines || lines
 	for _, name := range names {
-		if len(s.names) < maxFields && !slices.Contains(s.names, name) {
+		if len(s.names) < fields.Most && !slices.Contains(s.names, name) {
 			s.names = append(s.names[:len(s.names):len(s.names)], name)
 		}
 	}

@@ -2,24 +2,6 @@ package parquet
 
 import "github.com/gpurun/gpurun/chunk/input/format"
 
-// placeBytes decides where the values of columns of bytes go.
-func (f *File) placeBytes(b *format.Bytes) {
-	if b == nil {
-		return
-	}
-	f.blobs = len(b.Beside)
-	var read []*node
-	for _, n := range f.members {
-		if n.isBytes() {
-			n.blob, n.inline = b.Place(n.name)
-		}
-		if n.inline || n.blob >= 0 {
-			read = append(read, n)
-		}
-	}
-	f.members = read
-}
-
 // isBytes reports whether the values of a column are bytes, or structs of bytes and path.
 func (n *node) isBytes() bool { return n.kind == scalarNode && n.binary || n.isFile() }
 

@@ -135,3 +135,21 @@ func recovered(err *error) {
 		*err = errors.New(fmt.Sprint("the file is damaged: ", r))
 	}
 }
+
+// placeBytes decides where the values of columns of bytes go.
+func (f *File) placeBytes(b *format.Bytes) {
+	if b == nil {
+		return
+	}
+	f.blobs = len(b.Beside)
+	var read []*node
+	for _, n := range f.members {
+		if n.isBytes() {
+			n.blob, n.inline = b.Place(n.name)
+		}
+		if n.inline || n.blob >= 0 {
+			read = append(read, n)
+		}
+	}
+	f.members = read
+}

@@ -1,4 +1,4 @@
-package python
+package fields
 
 import (
 	"encoding/binary"
@@ -11,16 +11,16 @@ import (
 
 // Lengths that mark a value as null or missing; see runner/fields.py.
 const (
-	nullLength    = math.MaxUint32
+	NullLength    = math.MaxUint32
 	missingLength = math.MaxUint32 - 1
 )
 
-// maxFields is the number of members that jsonline can look for in one scan.
-const maxFields = 64
+// Most is the number of members that jsonline can look for in one scan.
+const Most = 64
 
-// extractor extracts members from the records of a batch and lays them out as
+// Extractor extracts members from the records of a batch and lays them out as
 // columns. It reuses its memory and is not safe for concurrent use.
-type extractor struct {
+type Extractor struct {
 	names  []string
 	files  []string // those of names under which files were fetched
 	wanted *jsonline.Wanted
@@ -29,8 +29,8 @@ type extractor struct {
 	scan   numbers
 }
 
-// layout is one member of all records, as it will be written.
-type layout struct {
+// Layout is one member of all records, as it will be written.
+type Layout struct {
 	name    string
 	values  [][]byte
 	kind    string
@@ -40,9 +40,9 @@ type layout struct {
 	numbers []byte
 }
 
-// read finds the members in every record: those that the worker has located, or else all of
+// Read finds the members in every record: those that the worker has located, or else all of
 // them in one scan. Files take precedence over a member of that name.
-func (e *extractor) read(batch plugins.Batch, names []string) {
+func (e *Extractor) Read(batch plugins.Batch, names []string) {
 	if e.wanted == nil || !slices.Equal(e.names, names) {
 		e.names, e.wanted = slices.Clone(names), jsonline.Want(names...)
 	}
@@ -75,11 +75,11 @@ func (e *extractor) read(batch plugins.Batch, names []string) {
 }
 
 // isFile reports whether files were fetched under a name.
-func (e *extractor) isFile(name string) bool { return slices.Contains(e.files, name) }
+func (e *Extractor) isFile(name string) bool { return slices.Contains(e.files, name) }
 
-// layouts chooses how to write each member.
-func (e *extractor) layouts(count int) []layout {
-	list := make([]layout, len(e.names))
+// Layouts chooses how to write each member.
+func (e *Extractor) Layouts(count int) []Layout {
+	list := make([]Layout, len(e.names))
 	e.scan.reset()
 	for k, name := range e.names {
 		values := e.values[k*count : (k+1)*count]
@@ -93,8 +93,8 @@ func (e *extractor) layouts(count int) []layout {
 }
 
 // layout picks the narrowest kind that holds all values.
-func (e *extractor) layout(name string, values [][]byte) layout {
-	l := layout{name: name, values: values}
+func (e *Extractor) layout(name string, values [][]byte) Layout {
+	l := Layout{name: name, values: values}
 	var seen [128]bool // first bytes of values
 	for _, value := range values {
 		if value == nil {
@@ -139,8 +139,8 @@ func kindOf(c byte) byte {
 	return c & 127
 }
 
-// size is the most bytes that write needs.
-func (l *layout) size() int {
+// Size is the most bytes that Write needs.
+func (l *Layout) Size() int {
 	switch l.kind {
 	case "string", "json", "line", "bytes":
 		return align(l.bytes) + align(4*len(l.values))
@@ -152,10 +152,10 @@ func (l *layout) size() int {
 
 func align(n int) int { return (n + 7) &^ 7 }
 
-// write writes the column to the shared memory at offset at, and returns its
+// Write writes the column to the shared memory at offset at, and returns its
 // description and the offset after it.
-func (l *layout) write(memory []byte, at int) (field, int) {
-	f := field{Name: l.name, Kind: l.kind, Width: l.width, Missing: l.missing}
+func (l *Layout) Write(memory []byte, at int) (Field, int) {
+	f := Field{Name: l.name, Kind: l.kind, Width: l.width, Missing: l.missing}
 	switch l.kind {
 	case "string", "json", "line", "bytes":
 		return l.writeBytes(f, memory, at)
@@ -166,16 +166,16 @@ func (l *layout) write(memory []byte, at int) (field, int) {
 				memory[at+i] = 1
 			}
 		}
-		f.Data = area{uint64(at), uint64(len(l.values))}
+		f.Data = Area{uint64(at), uint64(len(l.values))}
 	default:
-		f.Data = area{uint64(at), uint64(copy(memory[at:], l.numbers))}
+		f.Data = Area{uint64(at), uint64(copy(memory[at:], l.numbers))}
 	}
-	return f, at + l.size()
+	return f, at + l.Size()
 }
 
 // writeBytes writes strings, or values as the record spells them, one after the
 // other, followed by their lengths.
-func (l *layout) writeBytes(f field, memory []byte, at int) (field, int) {
+func (l *Layout) writeBytes(f Field, memory []byte, at int) (Field, int) {
 	lengthsAt := at + align(l.bytes)
 	lengths := memory[lengthsAt : lengthsAt+4*len(l.values)]
 	data := memory[at:at:lengthsAt]
@@ -185,11 +185,11 @@ func (l *layout) writeBytes(f field, memory []byte, at int) (field, int) {
 		var length uint32
 		switch {
 		case value == nil && l.kind == "bytes":
-			length, plain = nullLength, false
+			length, plain = NullLength, false
 		case value == nil:
 			length, plain = missingLength, false
 		case l.kind == "string" && value[0] == 'n':
-			length, plain = nullLength, false
+			length, plain = NullLength, false
 		case l.kind == "string":
 			data = jsonline.AppendUnquoted(data, value)
 			length = uint32(len(data) - before)
@@ -199,8 +199,8 @@ func (l *layout) writeBytes(f field, memory []byte, at int) (field, int) {
 		}
 		binary.LittleEndian.PutUint32(lengths[4*i:], length)
 	}
-	f.Data = area{uint64(at), uint64(len(data))}
-	f.Lengths = &area{uint64(lengthsAt), uint64(len(lengths))}
+	f.Data = Area{uint64(at), uint64(len(data))}
+	f.Lengths = &Area{uint64(lengthsAt), uint64(len(lengths))}
 	f.ASCII = plain && l.kind == "string" && isASCII(data)
 	return f, lengthsAt + align(len(lengths))
 }
@@ -221,17 +221,17 @@ func isASCII(data []byte) bool {
 }
 
 // fileLayout is the layout of fetched files.
-func fileLayout(name string, files [][]byte) layout {
-	l := layout{name: name, kind: "bytes", values: files}
+func fileLayout(name string, files [][]byte) Layout {
+	l := Layout{name: name, kind: "bytes", values: files}
 	for _, file := range files {
 		l.bytes += len(file)
 	}
 	return l
 }
 
-// lineLayout is the layout of the whole records.
-func lineLayout(batch plugins.Batch) layout {
-	l := layout{kind: "line", values: make([][]byte, batch.Len())}
+// LineLayout is the layout of the whole records.
+func LineLayout(batch plugins.Batch) Layout {
+	l := Layout{kind: "line", values: make([][]byte, batch.Len())}
 	for i := range l.values {
 		l.values[i] = batch.Record(i)
 		l.bytes += len(l.values[i])

@@ -1,4 +1,4 @@
-package python
+package fields
 
 import (
 	"bytes"
