@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -27,6 +28,11 @@ func decode(p parquet.Placed) (m groupMeta, err error) {
 	m.move(p.Offset - int64(len(Head)))
 	if err == nil && (len(m.Bounds) != len(m.Group.Columns) || len(m.Pages) != len(m.Group.Columns)) {
 		err = fmt.Errorf("%d columns, but indexes of %d and %d", len(m.Group.Columns), len(m.Bounds), len(m.Pages))
+	}
+	for _, c := range m.Group.Columns {
+		if err == nil && c.Meta.Statistics == nil { // all that gpurun writes have some
+			err = errors.New("a column without statistics")
+		}
 	}
 	return m, err
 }
