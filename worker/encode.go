@@ -113,7 +113,7 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 	return refusal
 }
 
-// Size and Read are those of the values beside the record's line; see parquet.Values.
+// Size and Read return the values beside the record's line; see parquet.Values.
 func (e *encoder) Size(k int) int {
 	if !e.beside[k].IsBytes() {
 		return -1

@@ -24,7 +24,7 @@ import (
 
 var (
 	tableColumns = &columns.Spec{Table: &columns.TableSpec{Columns: []parquet.Column{{Name: "id", Type: parquet.Int64}}}}
-	// columnLayout is that of a table with one column, and of an array with the same one.
+	// columnLayout describes a table with one column, and an array with the same column.
 	columnLayout = columns.Layout{Columns: []columns.Column{{Name: "id", Kind: columns.Int64}}, Table: &parquet.Schema{Columns: []parquet.Column{{Name: "id", Type: parquet.Int64}}}}
 )
 

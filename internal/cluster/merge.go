@@ -45,7 +45,7 @@ type Merged struct {
 	chunk.Counts
 	// Sum is the checksum of the output; of a folder of parts, of its manifest.
 	Sum chunk.FileSum `json:"sum"`
-	// Arrays are those of the files of Manifest.Arrays.
+	// Arrays are the checksums of the files in Manifest.Arrays.
 	Arrays []chunk.FileSum `json:"arrays,omitempty"`
 	// Kinds are the failed records by kind.
 	Kinds map[string]int64 `json:"kinds,omitempty"`

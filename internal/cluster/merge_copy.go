@@ -42,17 +42,26 @@ func (p *piece) damaged(format string, args ...any) error {
 // exists reports whether there is a file: an errors file without records may not exist.
 func (p *piece) exists() bool { return p.sum != chunk.FileSum{} }
 
+// open opens the file of the piece.
+func (p *piece) open() (*os.File, error) {
+	in, err := os.Open(p.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, p.damaged("it does not exist")
+	}
+	if err != nil {
+		return nil, storage("read shard", err)
+	}
+	return in, nil
+}
+
 // locate finds the body of the piece.
 func (p *piece) locate(c container) error {
 	if !p.exists() {
 		return nil
 	}
-	in, err := os.Open(p.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return p.damaged("it does not exist")
-	}
+	in, err := p.open()
 	if err != nil {
-		return storage("read shard", err)
+		return err
 	}
 	defer in.Close()
 	if p.from, p.to, err = c.body(in, p.sum.Bytes); err != nil {
@@ -150,12 +159,9 @@ func (p *piece) copyTo(ctx context.Context, out io.Writer) error {
 	if !p.exists() {
 		return nil
 	}
-	in, err := os.Open(p.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return p.damaged("it does not exist")
-	}
+	in, err := p.open()
 	if err != nil {
-		return storage("read shard", err)
+		return err
 	}
 	defer in.Close()
 	return p.check(ctx, in, out)

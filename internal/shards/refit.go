@@ -23,7 +23,7 @@ type Refitted struct {
 	// Output is its file, or its folder of parts; Arrays are the files of columns beside it.
 	Output string
 	Arrays []string
-	// Sum is the checksum of the file, or of the folder's manifest; ArraySums are those of the arrays.
+	// Sum is the checksum of the file, or of the folder's manifest; ArraySums has one for each array.
 	Sum       chunk.FileSum
 	ArraySums []chunk.FileSum
 }

@@ -25,6 +25,8 @@ def source(data):
         return Tables(data, _dataset_batches, str(data._fingerprint)) if files is None else Files(files, len(data))
     if _arrow_of(data) is not None:
         return Tables(data, _arrow_of(data))
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise TypeError("the data is %r: pass records, a table, or the paths of files" % (data,))
     return Records(data)
 
 

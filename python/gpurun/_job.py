@@ -21,7 +21,7 @@ from gpurun._result import Result
 
 
 class JobError(Exception):
-    """A job did not finish. exit_code is that of the program; code, if it is not "", is what
+    """A job did not finish. exit_code is the exit status of the program; code, if it is not "", is what
     gpurun explain describes."""
 
     exit_code = 1
@@ -261,7 +261,9 @@ class _Folder:
 
 
 def _named(message):
-    """The message about a flag that does not exist, with the names that Python's options have."""
+    """The message of the program with the names that Python's options have, and without a hint about a flag that is always
+    set here."""
+    message = message.replace("; to write events to a file, use --json-events=FILE", "")
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
         return message

@@ -52,6 +52,8 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
         result = attempt(lambda: _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **settings))
     except JobError as error:
         explain_change(error, folder, functions)
+        if isinstance(data, (list, tuple)) and error.args[0].endswith("does not exist"):
+            error.args = (error.args[0] + "; a list of texts is a list of files: for records, pass [{\"text\": text} for text in texts]",)
         raise
     streamed.save(result)
     result._temporary = temporary
@@ -148,7 +150,10 @@ def check_interpreter(python):
     if python is None or os.path.realpath(python) == os.path.realpath(sys.executable):
         return
     probe = "import sys; print('%d.%d' % sys.version_info[:2]); import cloudpickle"
-    found = subprocess.run([python, "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    try:
+        found = subprocess.run([python, "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    except OSError as error:
+        raise _job.UsageError("python=%s does not run: %s" % (python, error.strerror)) from None
     version, ours = found.stdout.strip(), "%d.%d" % sys.version_info[:2]
     if version and version != ours:
         raise _job.UsageError("python=%s is Python %s, but this is %s: a function travels only between equal versions; save it in a file and "
@@ -180,7 +185,7 @@ def cached(functions, source, settings):
 
 def submit(function, data, output, *, to="slurm", config=None, identity=None, **settings):
     """Submit a job to several machines and return what gpurun submit prints. data are files, or a Dataset that consists
-    of files; they and the output are on storage that all machines share. settings are those of gpurun submit slurm or
+    of files; they and the output are on storage that all machines share. settings are the flags of gpurun submit slurm or
     k8s: nodes=4, gpus_per_node=8, sbatch="--partition=gpu"."""
     source = _data.source(data)
     if source.write is not None:
@@ -211,7 +216,7 @@ def _with_settings(function):
 
 def retry(result, function=None, *, progress=None, allow_failed=False, **settings):
     """Compute the failed records of a finished job again, with the same function or with a corrected one, and
-    return the new result. result is that of gpurun.map, or the path of its output."""
+    return the new result. result is what gpurun.map returned, or the path of its output."""
     output = result.output if isinstance(result, Result) else os.fspath(result)
     kernel = None
     if function is not None:

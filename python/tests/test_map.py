@@ -292,6 +292,14 @@ class Maps(Session):
         module.UNIT = 3
         self.assertNotIn(Function(module.Count).digest, digests)
 
+    def test_wrong_data(self):
+        for data, error, message in [(["a", "b c"], gpurun.UsageError, "input a does not exist; a list of texts is a list of files: for records, pass"),
+                                     ("a", gpurun.UsageError, "input a does not exist$"), (3, TypeError, "the data is 3: pass records"), ({"text": ["a"]}, TypeError, "the data is a dict")]:
+            with self.assertRaisesRegex(error, message):
+                gpurun.map(Model, data, **CPU)
+        with self.assertRaisesRegex(gpurun.UsageError, "python=/nosuch does not run: No such file or directory"):
+            gpurun.map(Model, RECORDS, python="/nosuch", **CPU)
+
     def test_interpreter(self):
         with open("python", "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\necho 2.7\n")

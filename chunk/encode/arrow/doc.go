@@ -4,8 +4,8 @@
 //	Head, record batches in order, Tail ──► a file
 //
 // The bytes of a record batch depend on its rows and the schema alone, not on its place in the file, so
-// batches can be encoded ahead and a resumed job writes the same file again. Their lengths are multiples of 64
-// bytes, as is that of the head: every buffer of the file begins at such a place.
+// batches can be encoded ahead and a resumed job writes the same file again. The head and every batch
+// have a multiple of 64 bytes, so that every buffer of the file is aligned.
 //
 // Buffers are not compressed, so that programs can map the file into memory instead of reading it.
 // docs/parquet.md describes the columns.

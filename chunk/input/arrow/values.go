@@ -11,7 +11,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/codec"
 )
 
-// values are those of a column in a record batch, or those of a dictionary.
+// values are the content of a column in a record batch, or of a dictionary.
 type values struct {
 	*column
 	rows     int64

@@ -117,7 +117,7 @@ func newLines(r io.Reader, o format.Options) *lines {
 
 func (l *lines) Close() error { return nil }
 
-// files are those of a record.
+// files are what a record consists of.
 type files struct {
 	key     string
 	members []member
