@@ -29,5 +29,5 @@ __all__ = ["Batch", "CannotTravel", "Conflict", "Fail", "Interrupted", "Job", "J
 
 if clash():
     warnings.warn(clash(), RuntimeWarning, stacklevel=2)
-for _error in (Fail, ResultError, Retry):
+for _error in (CannotTravel, Conflict, Fail, Interrupted, JobError, KernelError, NoDevice, RecordsFailed, ResultError, Retry, Stopped, UsageError):
     _error.__module__ = __name__  # tracebacks show the public name

@@ -261,9 +261,8 @@ class _Folder:
 
 
 def _named(message):
-    """The message of the program with the names that Python's options have, and without a hint about a flag that is always
-    set here."""
-    message = message.replace("; to write events to a file, use --json-events=FILE", "")
+    """The message of the program in the terms of Python: options and calls instead of flags and commands."""
+    message = message.replace("; to write events to a file, use --json-events=FILE", "").replace("run the same command", "make the same call")
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
         return message

@@ -34,8 +34,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     if config is not None:
         settings["config"] = config
     source = _data.source(data)
-    chain = function if isinstance(function, (list, tuple)) else [function]
-    functions = [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
+    functions = steps(function, identity)
     check_interpreter(settings.get("python"))
     temporary = None
     if output is None:
@@ -46,8 +45,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     if streamed.is_done(output):
         return finished(output, allow_failed)
     source = source.saved(streamed.copy)
-    saved = [one if isinstance(one, (str, os.PathLike)) else one.save(folder) for one in functions]
-    kernel = saved if isinstance(function, (list, tuple)) else saved[0]
+    kernel = save(function, functions, folder)
     try:
         result = attempt(lambda: _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **settings))
     except JobError as error:
@@ -58,6 +56,18 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     streamed.save(result)
     result._temporary = temporary
     return result
+
+
+def steps(function, identity=None):
+    """The steps of a chain, or the only one: paths of kernel files, and functions that travel."""
+    chain = function if isinstance(function, (list, tuple)) else [function]
+    return [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
+
+
+def save(function, functions, folder):
+    """Write the functions below a job folder. Return the kernel as gpurun.run takes it."""
+    saved = [one.save(folder) if isinstance(one, Function) else one for one in functions]
+    return saved if isinstance(function, (list, tuple)) else saved[0]
 
 
 class Streamed:
@@ -190,10 +200,9 @@ def submit(function, data, output, *, to="slurm", config=None, identity=None, **
     source = _data.source(data)
     if source.write is not None:
         raise TypeError("several machines read files that they share: save the data first, as Parquet or by save_to_disk")
-    chain = function if isinstance(function, (list, tuple)) else [function]
-    saved = [one if isinstance(one, (str, os.PathLike)) else Function(one, identity).save(job_folder(output)) for one in chain]
+    kernel = save(function, steps(function, identity), job_folder(output))
     settings = {**source.settings, **settings, **({} if config is None else {"config": config})}
-    return _job.call("submit", to, *_job.kernel_flags(saved if isinstance(function, (list, tuple)) else saved[0]), *_job.flags(settings),
+    return _job.call("submit", to, *_job.kernel_flags(kernel), *_job.flags(settings),
                      "-o", os.path.abspath(output), "--", *source.arguments)
 
 
@@ -220,9 +229,7 @@ def retry(result, function=None, *, progress=None, allow_failed=False, **setting
     output = result.output if isinstance(result, Result) else os.fspath(result)
     kernel = None
     if function is not None:
-        chain = function if isinstance(function, (list, tuple)) else [function]
-        saved = [one if isinstance(one, (str, os.PathLike)) else Function(one).save(job_folder(output, settings.get("work_dir"))) for one in chain]
-        kernel = saved if isinstance(function, (list, tuple)) else saved[0]
+        kernel = save(function, steps(function), job_folder(output, settings.get("work_dir")))
     again = attempt(lambda: _job.retry(kernel, output, progress=progress, allow_failed=allow_failed, **settings))
     again._temporary = getattr(result, "_temporary", None)
     return again
