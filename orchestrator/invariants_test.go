@@ -332,7 +332,10 @@ func TestInvariant4NoProcessSurvives(t *testing.T) {
 			if left := describe(sleepers(daemon)); len(left) > 0 {
 				t.Errorf("daemons survive: %v", left)
 			}
-			if left := tree(temp); len(left) > 0 && victims != "guard, then orchestrator" {
+			// The last guard removes the folder of the sockets, unless it exits before the
+			// orchestrator: then the next job of the output removes it (TestLockRemovesOnlyRunDirs).
+			guardsFirst := victims == "guard, then orchestrator" || victims == "workers and orchestrator"
+			if left := tree(temp); len(left) > 0 && !guardsFirst {
 				t.Errorf("left in the temporary folder: %v", left)
 			}
 		})
