@@ -45,7 +45,7 @@ func (b *batch) block() (block parallel.Block, done bool, err error) {
 	}()
 	defer recovered(&err)
 	b.beside = parallel.Beside{}
-	lines := make([]byte, 0, min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
+	lines := parallel.NewLines(min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
 	for ; b.next < b.rows && len(lines)+b.beside.Size < blockBytes; b.next++ {
 		lines = b.line(lines)
 	}

@@ -30,6 +30,18 @@ type Block struct {
 	Beside int
 }
 
+// read has the memory of blocks that were read: to clear new memory costs a tenth of decoding.
+var read = sync.Pool{New: func() any { return new([]byte) }}
+
+// NewLines returns memory for the lines of a block, about size of them.
+func NewLines(size int64) []byte {
+	lines := *read.Get().(*[]byte)
+	if int64(cap(lines)) >= size {
+		return lines[:0]
+	}
+	return make([]byte, 0, size)
+}
+
 // Reader reads the rows of a file as JSON lines, in order.
 type Reader struct {
 	// Blobs has what travels beside the lines that were read.
@@ -41,6 +53,7 @@ type Reader struct {
 	stopped chan struct{}
 
 	current chan block // the group being read
+	lines   []byte     // the block being read
 	format.Blocks
 }
 
@@ -130,8 +143,12 @@ func (l *Reader) run(group Group, memory *Share, blocks chan<- block) {
 	}
 }
 
-// next returns the next block.
+// next returns the next block, after which the one before it is used again.
 func (l *Reader) next() ([]byte, error) {
+	if before := l.lines; cap(before) >= BlockBytes {
+		l.lines = nil
+		read.Put(&before)
+	}
 	for {
 		if l.current == nil {
 			next, ok := <-l.groups
@@ -143,6 +160,7 @@ func (l *Reader) next() ([]byte, error) {
 		b, ok := <-l.current
 		if ok {
 			l.Blobs.Add(b.Blobs...)
+			l.lines = b.Lines
 			return b.Lines, b.err
 		}
 		if err := l.ctx.Err(); err != nil { // the group may be incomplete

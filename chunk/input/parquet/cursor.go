@@ -35,16 +35,33 @@ type cursor struct {
 	ended      bool
 	err        error
 
-	header, packed, unpacked []byte          // memory that is used again
-	memory                   *parallel.Share // of the row group
-	reserved                 int64           // of it
-	dictionaryBytes          int64
+	buffers         *buffers
+	memory          *parallel.Share // of the row group
+	reserved        int64           // of it
+	dictionaryBytes int64
 }
 
-func newCursor(r io.ReaderAt, l leaf, c *parquet.ColumnMeta, memory *parallel.Share) *cursor {
-	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.Begin(), end: c.Begin() + c.Packed, left: c.Values, memory: memory}
+// buffers hold the pages of a column. The next row group uses them again: the memory of a page of
+// images costs more to allocate and clear than its bytes cost to read.
+type buffers struct{ header, packed, unpacked, dictionary []byte }
+
+// newCursor returns a cursor before the first value of a column. b is nil if there are no buffers to
+// use again.
+func newCursor(r io.ReaderAt, l leaf, c *parquet.ColumnMeta, memory *parallel.Share, b *buffers) *cursor {
+	if b == nil {
+		b = &buffers{}
+	}
+	cursor := &cursor{reader: r, leaf: l, chunk: c, at: c.Begin(), end: c.Begin() + c.Packed, left: c.Values, memory: memory, buffers: b}
 	cursor.load()
 	return cursor
+}
+
+// sized returns n bytes, in the same memory if that is large enough.
+func sized(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
 }
 
 // def and rep return the levels of the current value.
@@ -128,7 +145,7 @@ func (c *cursor) readPage() error {
 	if c.at >= c.end {
 		return fmt.Errorf("%d of %d values are missing", c.left, c.chunk.Values)
 	}
-	h, length, err := readPageHeader(c.reader, c.at, c.end, &c.header)
+	h, length, err := readPageHeader(c.reader, c.at, c.end, &c.buffers.header)
 	if err != nil {
 		return err
 	}
@@ -138,21 +155,22 @@ func (c *cursor) readPage() error {
 	if err := c.reserve(h); err != nil {
 		return err
 	}
-	c.packed = slices.Grow(c.packed[:0], int(h.packed))[:h.packed]
-	if _, err := c.reader.ReadAt(c.packed, c.at+length); err != nil && !errors.Is(err, io.EOF) {
+	packed := sized(c.buffers.packed, int(h.packed))
+	c.buffers.packed = packed
+	if _, err := c.reader.ReadAt(packed, c.at+length); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	c.at += length + h.packed
-	if h.summed && crc32.ChecksumIEEE(c.packed) != h.sum {
+	if h.summed && crc32.ChecksumIEEE(packed) != h.sum {
 		return errors.New("its checksum is wrong")
 	}
 	switch h.kind {
 	case parquet.DictionaryPage:
-		return c.decodeDictionary(h)
+		return c.decodeDictionary(h, packed)
 	case parquet.DataPage:
-		return c.decodePage(h)
+		return c.decodePage(h, packed)
 	case parquet.DataPageV2:
-		return c.decodePageV2(h)
+		return c.decodePageV2(h, packed)
 	}
 	return nil // an index page
 }
@@ -163,13 +181,14 @@ const cursorBytes = 8 << 10
 // reserve reserves the memory for a page and its values, and releases what the page before it
 // needed.
 func (c *cursor) reserve(h pageHeader) error {
-	need := cursorBytes + int64(cap(c.header)) + c.dictionaryBytes + max(int64(cap(c.packed)), h.packed)
+	b := c.buffers
+	need := cursorBytes + int64(cap(b.header)) + c.dictionaryBytes + max(int64(cap(b.packed)), h.packed)
 	decoded := c.leaf.bytesFor(h.encoding, int(h.values))
 	if h.kind == parquet.DictionaryPage {
-		c.dictionaryBytes = h.unpacked + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
+		c.dictionaryBytes = max(int64(cap(b.dictionary)), h.unpacked) + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
 		need, decoded = need+c.dictionaryBytes, 0
 	} else {
-		need += max(int64(cap(c.unpacked)), h.unpacked)
+		need += max(int64(cap(b.unpacked)), h.unpacked)
 	}
 	return c.reserveMore(need + decoded - c.reserved)
 }
@@ -182,8 +201,8 @@ func (c *cursor) reserveMore(n int64) error {
 	return err
 }
 
-func (c *cursor) decodeDictionary(h pageHeader) error {
-	data, err := decompress(c.chunk.Codec, nil, c.packed, int(h.unpacked))
+func (c *cursor) decodeDictionary(h pageHeader, packed []byte) error {
+	data, err := c.decompress(&c.buffers.dictionary, packed, h.unpacked)
 	if err != nil {
 		return err
 	}
@@ -192,8 +211,8 @@ func (c *cursor) decodeDictionary(h pageHeader) error {
 }
 
 // decodePage decodes a page of version 1: levels and values are compressed together.
-func (c *cursor) decodePage(h pageHeader) (err error) {
-	data, err := c.decompress(c.packed, h.unpacked)
+func (c *cursor) decodePage(h pageHeader, packed []byte) (err error) {
+	data, err := c.decompress(&c.buffers.unpacked, packed, h.unpacked)
 	if err != nil {
 		return err
 	}
@@ -216,21 +235,22 @@ func (c *cursor) decodePage(h pageHeader) (err error) {
 }
 
 // decodePageV2 decodes a page of version 2: levels come first and are not compressed.
-func (c *cursor) decodePageV2(h pageHeader) (err error) {
-	data := c.packed[h.repBytes+h.defBytes:]
-	c.repRuns.data, c.defRuns.data = c.packed[:h.repBytes], c.packed[h.repBytes:h.repBytes+h.defBytes]
+func (c *cursor) decodePageV2(h pageHeader, packed []byte) (err error) {
+	data := packed[h.repBytes+h.defBytes:]
+	c.repRuns.data, c.defRuns.data = packed[:h.repBytes], packed[h.repBytes:h.repBytes+h.defBytes]
 	if !h.plain && (len(data) > 0 || h.unpacked > h.repBytes+h.defBytes) {
-		if data, err = c.decompress(data, h.unpacked-h.repBytes-h.defBytes); err != nil {
+		if data, err = c.decompress(&c.buffers.unpacked, data, h.unpacked-h.repBytes-h.defBytes); err != nil {
 			return err
 		}
 	}
 	return c.decodeValues(h, data)
 }
 
-func (c *cursor) decompress(packed []byte, size int64) ([]byte, error) {
-	data, err := decompress(c.chunk.Codec, c.unpacked, packed, int(size))
+// decompress decompresses a page into a buffer.
+func (c *cursor) decompress(buffer *[]byte, packed []byte, size int64) ([]byte, error) {
+	data, err := decompress(c.chunk.Codec, *buffer, packed, int(size))
 	if err == nil {
-		c.unpacked = data
+		*buffer = data
 	}
 	return data, err
 }

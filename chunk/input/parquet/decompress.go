@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -49,7 +48,7 @@ func checkCodec(codec int32) error {
 // decompress returns the data of a page, which must have exactly the given size. It uses
 // dst, if that is large enough.
 func decompress(number int32, dst, packed []byte, size int) ([]byte, error) {
-	data, err := codecs[number](slices.Grow(dst[:0], size)[:size], packed)
+	data, err := codecs[number](sized(dst, size), packed)
 	if err == nil && len(data) != size {
 		err = codec.ErrSize
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
@@ -22,7 +23,8 @@ type File struct {
 	members  []*node // those that are read
 	blobs    int     // values beside each line
 	threads  int
-	memory   int64 // that decoding may take
+	memory   int64       // that decoding may take
+	spare    []sync.Pool // of *buffers, by column
 }
 
 // OpenFile reads and checks the footer of a file. As many row groups as there may be
@@ -40,6 +42,7 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	if all, f.leaves, err = nodes(m); err != nil {
 		return nil, err
 	}
+	f.spare = make([]sync.Pool, len(f.leaves))
 	if f.members, err = choose(all, o); err != nil {
 		return nil, &format.ColumnError{Err: err}
 	}
@@ -114,7 +117,8 @@ func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, w
 	w := &rowWriter{members: f.members, blobs: f.blobs, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
 		for i := n.from; i < n.to && g.Rows > 0; i++ {
-			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.Columns[i].Meta, memory)
+			b, _ := f.spare[i].Get().(*buffers)
+			w.cursors[i] = newCursor(f.reader, f.leaves[i], &g.Columns[i].Meta, memory, b)
 		}
 	}
 	for range g.Rows {
@@ -122,7 +126,23 @@ func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, w
 			return err
 		}
 	}
+	f.keep(w.cursors)
 	return nil
+}
+
+// keep keeps the buffers of a row group for the next one, unless they take much of the memory that it may take.
+func (f *File) keep(cursors []*cursor) {
+	taken := int64(0)
+	for _, c := range cursors {
+		if c != nil {
+			taken += c.reserved
+		}
+	}
+	for i, c := range cursors {
+		if c != nil && taken < f.memory/4 {
+			f.spare[i].Put(c.buffers)
+		}
+	}
 }
 
 // recovered turns a panic into an error: whatever a damaged file causes costs only the file.

@@ -29,7 +29,7 @@ func (f *File) decode(ctx context.Context, group int, memory *parallel.Share, se
 		last = parallel.Block{Lines: w.dst, Blobs: w.beside.Rows, Beside: w.beside.Size}
 		if err == nil && len(w.dst)+w.beside.Size >= parallel.BlockBytes {
 			err = send(last)
-			w.dst, w.beside, last = make([]byte, 0, len(w.dst)+parallel.BlockBytes/8), parallel.Beside{}, parallel.Block{}
+			w.dst, w.beside, last = parallel.NewLines(int64(len(w.dst)+parallel.BlockBytes/8)), parallel.Beside{}, parallel.Block{}
 		}
 		return err
 	})

@@ -141,7 +141,7 @@ func TestPageOfAFewBytes(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	c := newCursor(bytes.NewReader(data), leaf{physical: parquet.PhysicalInt64, maxDef: 2, maxRep: 1},
-		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, parallel.NewMemory(t.Context(), pages, parallel.Limit(0)).Join())
+		&parquet.ColumnMeta{Values: n, Packed: int64(len(data)), Unpacked: int64(len(data))}, parallel.NewMemory(t.Context(), pages, parallel.Limit(0)).Join(), nil)
 	count := 0
 	for ; !c.ended; c.next() {
 		if v, ok := c.value(); !ok || len(v) != 8 || c.rep() != 1 {
