@@ -3,7 +3,7 @@ Dataset.map with a process per core: with a function of one record, which is its
 (batched=True), which is what gpurun.map calls. Each side starts anew and has its results in a file at the end; the imports of the
 session do not count, as in a notebook.
 
-    python bench/map/run.py --gpurun bin/gpurun [--records 600000] [--rounds 5]
+    python bench/map/run.py --gpurun bin/gpurun [--records 300000] [--rounds 7]
 
 Needs datasets and cloudpickle.
 """
@@ -38,17 +38,28 @@ dataset.map(ARGUMENTS, num_proc=2).to_parquet(OUTPUT)
 CALL
 """
 
-SIDES = {
-    "gpurun.map": KERNEL + """
+OURS = KERNEL + """
 import datasets, gpurun, time
 dataset, began = datasets.load_from_disk("texts"), time.monotonic()
 gpurun.map(statistics, dataset, output=OUTPUT, gpus="cpu:2", progress=False)
 CALL
-""",
+"""
+
+RUN = """
+import datasets, subprocess, sys, time
+dataset, began = datasets.load_from_disk("texts"), time.monotonic()
+subprocess.run(["gpurun", "run", "-q", "-k", "kernel.py:statistics", "--python", sys.executable, "--gpus", "cpu:2", "in.jsonl", "-o", OUTPUT], check=True)
+CALL
+"""
+
+# In the order in which each round runs them: those that are compared follow each other.
+SIDES = {
+    "gpurun run, jsonl": RUN,
+    "gpurun.map, jsonl": OURS,
+    "gpurun.map": OURS,
     "Dataset.map": PEER.replace("ARGUMENTS", "of_one"),
     "Dataset.map, batched": PEER.replace("ARGUMENTS", "statistics, batched=True"),
 }
-SIDES["gpurun.map, jsonl"] = SIDES["gpurun.map"]
 
 
 # What writes how long the call took, without the imports of the session.
@@ -73,11 +84,7 @@ def timed(command, folder, output):
         shutil.rmtree(path, ignore_errors=True)
         if os.path.exists(path):
             os.remove(path)
-    began = time.monotonic()
     subprocess.run(command, cwd=folder, check=True)
-    took = time.monotonic() - began
-    if command[0] != sys.executable:
-        return took
     with open(os.path.join(folder, "seconds")) as file:
         return float(file.read())
 
@@ -85,32 +92,32 @@ def timed(command, folder, output):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpurun", required=True)
-    parser.add_argument("--records", type=int, default=600_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     gpurun = os.path.abspath(options.gpurun)
     os.environ["PATH"] = os.path.dirname(gpurun) + os.pathsep + os.environ["PATH"]
     os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python")
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder, options.records)
-        seconds = {name: [] for name in ("gpurun run, jsonl", *SIDES)}
+        seconds = {name: [] for name in SIDES}
         for _ in range(options.rounds):
             for name in seconds:
                 output = os.path.join(folder, "out.jsonl" if "jsonl" in name else "out.parquet")
-                if name == "gpurun run, jsonl":
-                    command = [gpurun, "run", "-q", "-k", "kernel.py:statistics", "--python", sys.executable, "--gpus", "cpu:2", "in.jsonl", "-o", output]
-                else:
-                    script = os.path.join(folder, "side.py")
-                    with open(script, "w") as file:
-                        file.write("OUTPUT = %r\n" % output + SIDES[name].replace("CALL", CALL))
-                    command = [sys.executable, script]
-                seconds[name].append(timed(command, folder, output))
+                script = os.path.join(folder, "side.py")
+                with open(script, "w") as file:
+                    file.write("OUTPUT = %r\n" % output + SIDES[name].replace("CALL", CALL))
+                seconds[name].append(timed([sys.executable, script], folder, output))
     middle = {name: statistics.median(times) for name, times in seconds.items()}
     for name, times in seconds.items():
         print("%-20s %6.2f s (%.2f to %.2f)  %s records/s" % (name, middle[name], min(times), max(times), format(int(options.records / middle[name]), ",")))
-    print("rate of gpurun.map, jsonl out, of gpurun run      %.2f   wanted >= 0.95" % (middle["gpurun run, jsonl"] / middle["gpurun.map, jsonl"]))
-    print("rate of gpurun.map, Parquet out, of Dataset.map   %.2f   wanted >= 2" % (middle["Dataset.map"] / middle["gpurun.map"]))
-    print("the same of Dataset.map with batched=True         %.2f" % (middle["Dataset.map, batched"] / middle["gpurun.map"]))
+    def compare(text, peer, ours):
+        ratios = sorted(a / b for a, b in zip(seconds[peer], seconds[ours]))
+        print("%-52s %.2f (%.2f to %.2f)" % (text, statistics.median(ratios), ratios[0], ratios[-1]))
+    print("rates, the median of the rounds:")
+    compare("gpurun.map of gpurun run, lines out (wanted >= 0.95)", "gpurun run, jsonl", "gpurun.map, jsonl")
+    compare("gpurun.map of Dataset.map, Parquet out (wanted >= 2)", "Dataset.map", "gpurun.map")
+    compare("gpurun.map of Dataset.map with batched=True", "Dataset.map, batched", "gpurun.map")
 
 
 if __name__ == "__main__":
