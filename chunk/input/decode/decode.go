@@ -83,8 +83,8 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 			err = fault.BadInput.Of(fault.Usage, "input %s: %w", file.Name(), err)
 		}
 	}
-	if kind.format.Bytes != nil && err == nil {
-		kind.sampleBytes(file, columns)
+	if kind.format.Bytes != nil && err == nil && (kind.format.Open == nil || kind.compression != nil) {
+		kind.bytes = kind.sampleBytes(io.NewSectionReader(file, 0, file.Size()), columns)
 	}
 	return kind, err
 }
@@ -103,17 +103,17 @@ func (k *Kind) check(file format.File, o format.Options) (err error) {
 }
 
 // sampleBytes finds the members of the first records that are bytes.
-func (k *Kind) sampleBytes(file format.File, columns []string) {
-	content := io.NopCloser(io.Reader(io.NewSectionReader(file, 0, file.Size())))
+func (k Kind) sampleBytes(r io.Reader, columns []string) []string {
+	content := io.NopCloser(r)
 	if k.compression != nil {
 		unpacked, err := k.compression.open(content, 1)
 		if err != nil {
-			return // which is reported when the file is read
+			return nil // which is reported when the content is read
 		}
 		content = unpacked
 	}
 	defer content.Close()
-	k.bytes = slices.DeleteFunc(k.format.Bytes(content), func(name string) bool { return len(columns) > 0 && !slices.Contains(columns, name) })
+	return slices.DeleteFunc(k.format.Bytes(content), func(name string) bool { return len(columns) > 0 && !slices.Contains(columns, name) })
 }
 
 func (k *Kind) findBytes(columns []format.Column) {

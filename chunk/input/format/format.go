@@ -29,8 +29,8 @@ type Format struct {
 	// the format needs random access. It refuses a wrong header, and columns that do not exist
 	// (ColumnError).
 	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
-	// Bytes returns the members of the first records whose values are bytes; nil if the format has
-	// none, or a Table that declares them.
+	// Bytes returns the members of the first records whose values are bytes, of content that is read
+	// from start to end; nil if the format has none.
 	Bytes func(r io.Reader) []string
 	// Open opens a table that can be read at any place; nil if Stream is all there is. It finds
 	// damage that a quick look can find, and columns that do not exist (ColumnError).
