@@ -57,21 +57,39 @@ run() {
 	(cd "$root/$folder" && exec "$binary" -test.timeout "$timeout" -test.parallel "$parallel" "$@")
 }
 
+# failures LOG prints the tests that failed: TEST/SUBTEST where subtests did.
+failures() {
+	sed -nE 's/^( {4})?--- FAIL: ([^/ ]+(\/[^/ ]+)?).*/\2/p' "$1" | sort -u |
+		awk -F/ '{ names[NR] = $0; if (NF > 1) parents[$1] } END { for (i = 1; i <= NR; i++) if (!(names[i] in parents)) print names[i] }'
+}
+
+# passes NAME LOG prints how often a test or subtest passed. The name of a subtest may go on after a
+# slash: some differ from run to run.
+passes() {
+	sed -nE 's/^( {4})?--- PASS: (\S+) .*/\2/p' "$2" | awk -v name="$1" '$0 == name || index(name, "/") && index($0, name "/") == 1' | wc -l
+}
+
 # repeated COMMAND... runs tests by go test or run. Up to three that fail run three times more, alone:
 # one that is too impatient for a busy machine then passes, and is reported as FLAKY, to be
-# fixed; what it had printed is shown behind bars. A panic, a timeout or a data race is never repeated.
+# fixed; what it had printed is shown behind bars. Where subtests fail, only those run again, and
+# only the packages that failed. A panic, a timeout or a data race is never repeated.
 repeated() {
-	local log again failed prefix=-
+	local log again failed word pattern command=() prefix=-
 	log=$(mktemp -p "$work") again=$(mktemp -p "$work")
 	"$@" >"$log" 2>&1 && { cat "$log" && return; }
-	mapfile -t failed < <(sed -nE 's/^--- FAIL: (\w+) .*/\1/p' "$log" | sort -u)
+	mapfile -t failed < <(failures "$log")
 	if ((${#failed[@]} < 1 || ${#failed[@]} > 3)) || grep -qE '^panic: |DATA RACE|\[build failed\]' "$log"; then
 		cat "$log" && return 1
 	fi
+	for word in "$@"; do
+		[[ $word != ./* ]] || grep -qE "^FAIL\s+\S+/${word#./}\s" "$log" || continue
+		command+=("$word")
+	done
 	[[ $1 != run ]] || prefix=-test.
-	"$@" "${prefix}run=^($(IFS='|' && echo "${failed[*]}"))\$" "${prefix}count=3" "${prefix}v" >"$again" 2>&1 || { cat "$log" "$again" && return 1; }
-	for one in "${failed[@]}"; do
-		(($(grep -c "^--- PASS: $one " "$again") == 3)) || { cat "$log" "$again" && return 1; }
+	pattern=$(printf '%s\n' "${failed[@]}" | sed 's/[][().*+?^$|{}\\]/\\&/g; s,/,$/^,; s/.*/^&$/' | paste -sd '|')
+	"${command[@]}" "${prefix}run=$pattern" "${prefix}count=3" "${prefix}v" >"$again" 2>&1 || { cat "$log" "$again" && return 1; }
+	for word in "${failed[@]}"; do
+		(($(passes "$word" "$again") == 3)) || { cat "$log" "$again" && return 1; }
 	done
 	sed 's/^/| /' "$log"
 	echo "FLAKY: ${failed[*]} failed, and passed three times when repeated"
