@@ -308,7 +308,7 @@ notebook-test: build tools
 	@./scripts/tools.sh chromium:chromium
 	@[ -e .venv-notebook/ready ] || { python3 -m venv .venv-notebook && .venv-notebook/bin/pip install -q --disable-pip-version-check \
 		cloudpickle datasets ipykernel jupyterlab nbclient playwright pyarrow torch && touch .venv-notebook/ready; }
-	PYTHONPATH=python .venv-notebook/bin/python scripts/notebooktest.py bin/gpurun bin/notebooks "$$(command -v chromium)"
+	PYTHONPATH=$(CURDIR)/python .venv-notebook/bin/python scripts/notebooktest.py bin/gpurun bin/notebooks "$$(command -v chromium)"
 
 # gpurun.map against gpurun run and Dataset.map.
 map-bench: build tools

@@ -1,4 +1,4 @@
-"""Runs gpurun.map in real notebooks: a kernel process killed in the middle of a job, and the cell again.
+"""Runs gpurun.map in real notebooks: a kernel process killed or interrupted in the middle of a job, and the cell again.
 
     notebooktest.py GPURUN FOLDER [CHROMIUM]
 
@@ -53,16 +53,16 @@ def notebook(*cells):
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells], metadata={"kernelspec": kernel})
 
 
-def run(folder, *cells, kill_when=None):
-    """Run cells in a new kernel process; kill it when the given condition holds. Return what the cells printed."""
-    client = nbclient.NotebookClient(notebook(*cells), timeout=600, resources={"metadata": {"path": folder}})
+def run(folder, *cells, when=None, send=signal.SIGKILL):
+    """Run cells in a new kernel process, which gets a signal when the given condition holds. Return what the cells printed."""
+    client = nbclient.NotebookClient(notebook(*cells), timeout=600, allow_errors=send == signal.SIGINT, resources={"metadata": {"path": folder}})
     killed = []
-    if kill_when is not None:
+    if when is not None:
         def watch():
             while not killed:
-                if kill_when():
+                if when():
                     pid = next(int(one["text"]) for one in client.nb.cells[0].outputs if one.get("name") == "stdout")
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, send)
                     killed.append(pid)
                 time.sleep(0.05)
         threading.Thread(target=watch, daemon=True).start()
@@ -81,13 +81,25 @@ def halfway(path):
 
 def in_nbclient(folder):
     path = os.path.join(folder, "vectors.parquet")
-    run(folder, SETUP, CELL % "vectors.parquet", kill_when=lambda: halfway(path))
+    run(folder, SETUP, CELL % "vectors.parquet", when=lambda: halfway(path))
     assert not os.path.exists(path), "the job had finished before the kernel process was killed"
     printed, finished = run(folder, SETUP, CELL % "vectors.parquet")
     assert int(printed.split("resumed ")[1].split()[0]) > 0, printed
     html = [output["data"]["text/html"] for cell in finished.cells for output in cell.outputs if "text/html" in output.get("data", {})]
     assert html and "CPU 0" in html[-1] and "CPU 1" in html[-1], html
     print("nbclient: killed, then", printed.strip().splitlines()[-1])
+    return path
+
+
+def interrupted(folder):
+    """The signal of the notebook's stop button: the cell ends, and the same cell resumes the job in the same kernel process."""
+    path = os.path.join(folder, "interrupted.parquet")
+    cell = CELL % "interrupted.parquet"
+    printed, finished = run(folder, SETUP, cell, cell, when=lambda: halfway(path), send=signal.SIGINT)
+    errors = [output.get("ename") for one in finished.cells for output in one.outputs if output["output_type"] == "error"]
+    assert errors == ["KeyboardInterrupt"], errors
+    assert int(printed.split("resumed ")[1].split()[0]) > 0, printed
+    print("nbclient: interrupted, then", printed.strip().splitlines()[-1])
     return path
 
 
@@ -146,7 +158,7 @@ def main(folder, chromium=None):
     words = "the quick brown fox jumps over a lazy dog".split()
     texts = [" ".join(words[(i * k) % len(words)] for k in range(1, 4 + i % 9)) for i in range(ROWS)]
     datasets.Dataset.from_dict({"id": range(ROWS), "text": texts}).save_to_disk(os.path.join(folder, "texts"))
-    paths = [in_nbclient(folder), *([in_jupyterlab(folder, chromium)] if chromium else [])]
+    paths = [in_nbclient(folder), interrupted(folder), *([in_jupyterlab(folder, chromium)] if chromium else [])]
     run(folder, SETUP, CELL % "undisturbed.parquet")
     with open(os.path.join(folder, "undisturbed.parquet"), "rb") as file:
         undisturbed = file.read()

@@ -123,7 +123,8 @@ def run(kernel, input, output=None, *, progress=None, allow_failed=False, **opti
 
 
 def follow(job, progress, allow_failed):
-    """Show the progress of a job and return its result."""
+    """Show the progress of a job and return its result. An interrupt stops the job and goes on to the caller: what handles
+    errors must not take it for one."""
     with job:
         bar = progress_of(progress, job.total)
         try:
@@ -133,6 +134,11 @@ def follow(job, progress, allow_failed):
             job.stop()
             for event in job:
                 bar.update(event)
+            try:
+                job.wait(allow_failed=allow_failed)
+            except Interrupted as error:
+                raise KeyboardInterrupt(str(error)) from None
+            raise
         finally:
             bar.close()
         return job.wait(allow_failed=allow_failed)

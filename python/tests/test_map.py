@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,27 @@ class Maps(Session):
         os.remove("slow")
         self.assertIn("Since that job, the function has changed:\n  process.globals.FACTOR was 3, is 4", self.script("session.py", text % (4, "", {})))
         self.assertEqual(self.script("session.py", text % (3, "another comment, in another session", {})), "True %d\n" % (3 * 1999 * 1000))
+
+    def test_interrupted(self):
+        """^C, and the stop button of a notebook: no handler of errors goes on, and the same call resumes."""
+        records = [{"n": i} for i in range(100)]
+
+        def interrupting(batch):
+            if batch["n"][0] == 20 and os.path.exists("session"):
+                with open("session") as file:
+                    os.kill(int(file.read()), signal.SIGINT)
+                time.sleep(1)
+            return {"m": [2 * n for n in batch["n"]]}
+
+        with open("session", "w") as file:
+            file.write(str(os.getpid()))
+        call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, **CPU)
+        with self.assertRaisesRegex(KeyboardInterrupt, "make the same call"):
+            call()
+        os.remove("session")
+        result = call()
+        self.assertGreater(result.report["resumed"], 0)
+        self.assertEqual([record["m"] for record in result], list(range(0, 200, 2)))
 
     def test_stops_with_its_session(self):
         """A job ends when the process is killed that has started it."""
