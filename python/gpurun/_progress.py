@@ -47,7 +47,7 @@ class Progress:
 
     def __init__(self, total=None):
         self.done, self.total, self.failed, self.first = 0, -1 if total is None else total, 0, None
-        self.devices, self.notice, self.due = {}, "", 0.0
+        self.devices, self.due, self.end = {}, 0.0, ""
 
     def update(self, event):
         kind, last = event["event"], event["event"] == "finished"
@@ -56,7 +56,7 @@ class Progress:
         counts = event.get("job")
         if last:
             counts = {"records": event["report"]["in"] - event["report"]["pending"], "failed": event["report"]["failed"]}
-            self.total = event["report"]["in"]
+            self.total, self.end = event["report"]["in"], "stopped" if event["report"]["pending"] else "done"
         if isinstance(counts, dict):
             self.done, self.failed = counts.get("records", self.done), counts.get("failed", self.failed)
             known = event.get("total", -1)
@@ -137,7 +137,7 @@ class NotebookProgress(Progress):
         computed = max(1, sum(device.records for device in self.devices.values()))
         rows = [("all", self.share(), self.text())]
         for name, device in self.devices.items():
-            rows.append((name, device.records / computed, "{:,}  {}".format(device.records, device.text())))
+            rows.append((name, device.records / computed, "{:,}  {}".format(device.records, self.end or device.text())))
         cells = "".join("<tr><td style='text-align:left'>%s</td><td><progress value=%.3f max=1 style='width:20em'></progress></td>"
                         "<td style='text-align:left'>%s</td></tr>" % (html.escape(name), share, html.escape(text)) for name, share, text in rows)
         return "<table>%s</table>" % cells

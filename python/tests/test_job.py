@@ -170,10 +170,13 @@ class Progress(unittest.TestCase):
     def test_notebook(self):
         bar = _progress.NotebookProgress()
         bar.show = lambda: None
-        for event in self.EVENTS[:2]:
+        for event in [{"event": "worker_phase", "device": "GPU 0", "slot": 0, "phase": "done"}, *self.EVENTS[:2]]:
             bar.update(event)
         self.assertIn("<progress value=0.250", bar._repr_html_())
+        self.assertIn("0  computing", bar._repr_html_())
         self.assertIn("25%", repr(bar))
+        bar.update(self.EVENTS[2])
+        self.assertIn("0  done", bar._repr_html_())
 
     def test_nothing(self):
         self.assertIs(type(_progress.progress_of(False)), _progress.Progress)
