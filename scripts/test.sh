@@ -24,10 +24,10 @@ program=(-buildvcs=false '-ldflags=-s -w')                 # gpurun starts in ha
 # in every process, and nowhere else.
 raceJobs='^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent.*|TestFetch.*|TestGrouped.*|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
 raceCommands='^(TestServe.*|TestSignal.*)$'
-raceScripts='^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|fetch|gpus)$'
+raceScripts='^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|gpus)$'
 
 # Tests of other packages that compute much and start nothing: ten times slower with it.
-sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded'
+sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd|TestEqualToMinhash'
 
 concurrent=() others=() sweeping=()
 while read -r package dir; do

@@ -180,11 +180,11 @@ func TestSequenceLimits(t *testing.T) {
 	}
 }
 
-// TestSequenceIsBounded: 10,000 files need few open files and a bounded spool, and nothing
+// TestSequenceIsBounded: 2,000 files need few open files and a bounded spool, and nothing
 // remains of them.
 func TestSequenceIsBounded(t *testing.T) {
 	noLeaks(t)
-	const files = 10_000
+	const files = 2_000
 	var open, most atomic.Int64
 	sections := make([]Section, files)
 	for i := range sections {
@@ -201,7 +201,7 @@ func TestSequenceIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n%1000 == 0 {
+		if n%200 == 0 {
 			if spooled := len(chunktest.Files(t, dir)); spooled > sectionsAhead+3 {
 				t.Errorf("%d spool files", spooled)
 			}
