@@ -92,6 +92,7 @@ table = pa.table({
     "wide": column(pa.decimal256(76, 4), lambda i: Decimal("9" * 60 + ".%04d" % i).copy_sign(1300 - i)),
     "fixed": column(pa.binary(3), lambda i: bytes([i % 256, 0, 255])),
     "bytes": column(pa.binary(), lambda i: bytes([i % 256, 0, 255])),
+    "file": column(pa.struct([("path", pa.string()), ("bytes", pa.binary())]), lambda i: {"bytes": None if i % 15 == 0 else b"x" * i, "path": None if i % 5 == 0 else str(i)}),
 })
 pq.write_table(table, "in.parquet", row_group_size=400)
 pq.write_table(table.slice(0, 1200), "part0.parquet")
@@ -105,22 +106,25 @@ import duckdb, pyarrow.parquet as pq
 os.chdir(sys.argv[1])
 def check(before, after, failed):
     a, b = pq.read_table(before), pq.read_table(after)
+    works = [i for i, e in enumerate(b["_error"].to_pylist()) if e is None]
     assert b.column_names[:len(a.column_names)] == a.column_names, b.column_names
     for name in a.column_names:
         assert a[name].type == b[name].type, (name, a[name].type, b[name].type)
-        assert a[name].equals(b[name]), (name, a[name], b[name])
-    errors = sum(e is not None for e in b["_error"].to_pylist())
-    assert (errors > 0) == failed, errors
+        if name in ("fixed", "bytes", "file"): # which the row of a failed record lacks
+            assert a[name].take(works).equals(b[name].take(works)), (name, a[name], b[name])
+        else:
+            assert a[name].equals(b[name]), (name, a[name], b[name])
+    assert (len(works) < len(a)) == failed, len(works)
     duck = lambda name: [c[:2] for c in duckdb.sql(f"describe from '{name}'").fetchall()]
     assert duck(before) == duck(after)[:len(a.column_names)], (duck(before), duck(after))
     columns = ", ".join('"' + name + '"' for name in a.column_names)
-    differ = duckdb.sql(f"(select {columns} from '{before}') except all (select {columns} from '{after}')").fetchall()
+    differ = duckdb.sql(f"(select {columns} from '{before}' where id in {tuple(works)}) except all (select {columns} from '{after}')").fetchall()
     assert not differ, differ[:3]
     # Readers skip row groups by statistics: they must not exclude what is there.
     file = pq.ParquetFile(after)
     for g in range(file.metadata.num_row_groups):
         values = file.read_row_group(g)
-        for k, name in enumerate(a.column_names):
+        for k, name in enumerate(a.column_names[:-1]):
             s = file.metadata.row_group(g).column(k).statistics
             present = [v for v in values[name].to_pylist() if v is not None]
             assert s.null_count == len(values) - len(present), (name, s)

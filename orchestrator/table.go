@@ -61,7 +61,9 @@ func declaredColumns(files []source.File, options format.Options) (all []*declar
 			at := slices.IndexFunc(all, func(o *declared) bool { return o.Name == c.Name })
 			if at < 0 {
 				all = append(all, &declared{Column: c, file: file.Name})
-			} else if known := all[at]; known.Column != c && known.conflict == "" {
+			} else if known := all[at]; known.Bytes && c.Bytes {
+				known.Type = string(parquet.JoinBytes(parquet.Type(known.Type), parquet.Type(c.Type)))
+			} else if known.Column != c && known.conflict == "" {
 				known.conflict = fmt.Sprintf("%s in %s, %s in %s", typeName(known.Column), known.file, typeName(c), file.Name)
 			}
 		}

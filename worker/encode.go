@@ -6,6 +6,7 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
@@ -113,19 +114,28 @@ func (e *encoder) append(from source, results *plugins.Results, i int) *fault.Er
 	return refusal
 }
 
-// Size and Read return the values beside the record's line; see parquet.Values.
-func (e *encoder) Size(k int) int {
-	if !e.beside[k].IsBytes() {
+// IsNull, Size and Read return the values beside the record's line; see parquet.Values.
+func (e *encoder) IsNull(k int) bool { return e.beside[k].IsNull() }
+
+func (e *encoder) Size(k int, member string) int {
+	span, has := e.spanOf(k, member)
+	if !has {
 		return -1
 	}
-	return int(e.beside[k].Length)
+	return int(span.Length)
 }
 
-func (e *encoder) Read(k int, dst []byte) error {
-	if _, err := e.blobs.ReadAt(dst, e.beside[k].Offset); err != nil && len(dst) > 0 {
-		return fault.InputChanged.Of(fault.Storage, "read the bytes of the record: %w", err)
+func (e *encoder) Read(k int, member string, dst []byte) error {
+	span, _ := e.spanOf(k, member)
+	return e.blobs.ReadSpan(dst, span)
+}
+
+// spanOf returns where the bytes or the path of a value are, unless they are null.
+func (e *encoder) spanOf(k int, member string) (_ input.Span, has bool) {
+	if blob := e.beside[k]; member == parquet.PathMember {
+		return blob.Path, blob.Kind.HasPath()
 	}
-	return nil
+	return e.beside[k].Data, e.beside[k].Kind.HasBytes()
 }
 
 // addOrigin adds where a record comes from to its line, which begins at start in the buffer.

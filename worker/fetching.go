@@ -179,12 +179,12 @@ func (f *fetching) beginBlobs(ctx context.Context, r input.Record, to []fileOf, 
 		switch {
 		case err != nil:
 			to[k].failure = fault.As(err)
-		case blob.IsBytes():
-			to[k].item = start(ctx, fetch.File{Part: io.NewSectionReader(f.blobs, blob.Offset, blob.Length)})
-		case blob.IsPath():
-			path := make([]byte, blob.Length)
-			if _, err := f.blobs.ReadAt(path, blob.Offset); err != nil {
-				to[k].failure = fault.InputChanged.Of(fault.Storage, "read the path of the file: %w", err)
+		case blob.Kind.HasBytes():
+			to[k].item = start(ctx, fetch.File{Part: io.NewSectionReader(f.blobs, blob.Data.Offset, blob.Data.Length)})
+		case blob.Path.Length > 0:
+			path := make([]byte, blob.Path.Length)
+			if err := f.blobs.ReadSpan(path, blob.Path); err != nil {
+				to[k].failure = fault.As(err)
 				continue
 			}
 			to[k].item = start(ctx, fetch.Named(string(path)))

@@ -139,9 +139,11 @@ func (t *TableSpec) typeOf(name string, lines *parquet.Sample, own bool) parquet
 }
 
 // keepsInput reports whether results have the members of their records: a kernel may also
-// replace records by something else.
+// replace records by something else. Columns of bytes, which have no type in the sample, say nothing about
+// that: they are beside the lines.
 func (t *TableSpec) keepsInput(lines *parquet.Sample) bool {
-	if len(lines.Columns) == 0 {
+	inLines := func(c parquet.Column) bool { return c.Type != "" }
+	if len(lines.Columns) == 0 || !slices.ContainsFunc(t.Sample.Columns, inLines) {
 		return true
 	}
 	return slices.ContainsFunc(lines.Columns, func(c parquet.Column) bool {

@@ -16,12 +16,13 @@ import (
 )
 
 // Values of bytes do not go through JSON. They are in a file beside the spool file of their lines:
-// for each record its values in order, each after 8 bytes with its kind and length. A record is
-// found by its number in the spool file, so nothing in its line can refer to other bytes.
+// for each record its values in order, each after 8 bytes with its kind and the length of its bytes, and
+// 8 with the length of its path. A record is found by its number in the spool file, so nothing in its
+// line can refer to other bytes.
 
 const (
-	blobHead = 8
-	kindBits = 2
+	blobHead = 16
+	kindBits = 3
 )
 
 // BlobWriter writes the blobs of records. The methods of nil do nothing.
@@ -63,7 +64,8 @@ func (b *BlobWriter) Add(blobs []format.Blob) error {
 			one = blobs[k]
 		}
 		b.head = binary.LittleEndian.AppendUint64(b.head[:0], uint64(len(one.Data))<<kindBits|uint64(one.Kind))
-		if err := cmp.Or(b.write(b.head), b.write(one.Data)); err != nil {
+		b.head = binary.LittleEndian.AppendUint64(b.head, uint64(len(one.Path)))
+		if err := cmp.Or(b.write(b.head), b.write(one.Data), b.write(one.Path)); err != nil {
 			return err
 		}
 	}
@@ -117,15 +119,20 @@ func (c loggedChunk) spooled(ctx context.Context, path string) bool {
 
 // BlobAt is where a blob is in its file.
 type BlobAt struct {
-	Kind           format.BlobKind
-	Offset, Length int64
+	Kind       format.BlobKind
+	Data, Path Span
 }
 
-// IsBytes and IsPath report what the blob is; neither is set for a null.
-func (b BlobAt) IsBytes() bool { return b.Kind == format.BytesBlob }
-func (b BlobAt) IsPath() bool  { return b.Kind == format.PathBlob }
+// IsNull reports whether the value is null.
+func (b BlobAt) IsNull() bool { return b.Kind == format.NullBlob }
 
-// Blobs finds the blobs of a chunk's records. Only ReadAt is safe for concurrent use.
+// Span is a place in a file.
+type Span struct{ Offset, Length int64 }
+
+// end is where it ends.
+func (s Span) end() int64 { return s.Offset + s.Length }
+
+// Blobs finds the blobs of a chunk's records. Only ReadAt and ReadSpan are safe for concurrent use.
 type Blobs struct {
 	file  *os.File // nil until it is needed
 	size  int64    // of the file
@@ -176,12 +183,13 @@ func (b *Blobs) Of(record int64) ([]BlobAt, error) {
 			if _, err := b.file.ReadAt(head[:], b.at); err != nil {
 				return nil, b.damaged(err)
 			}
-			value := binary.LittleEndian.Uint64(head[:])
-			b.found[k] = BlobAt{Kind: format.BlobKind(value & (1<<kindBits - 1)), Offset: b.at + blobHead, Length: int64(value >> kindBits)}
-			if b.found[k].Length > b.size-b.found[k].Offset {
+			value, path := binary.LittleEndian.Uint64(head[:]), binary.LittleEndian.Uint64(head[8:])
+			data, left := Span{b.at + blobHead, int64(value >> kindBits)}, b.size-b.at-blobHead
+			if data.Length > left || path > uint64(left-data.Length) {
 				return nil, b.damaged(io.ErrUnexpectedEOF)
 			}
-			b.at = b.found[k].Offset + b.found[k].Length
+			b.found[k] = BlobAt{Kind: format.BlobKind(value & (1<<kindBits - 1)), Data: data, Path: Span{data.end(), int64(path)}}
+			b.at = b.found[k].Path.end()
 		}
 	}
 	return b.found, nil
@@ -195,16 +203,23 @@ func (b *Blobs) Read(record int64) ([]format.Blob, error) {
 	}
 	blobs := make([]format.Blob, len(places))
 	for k, at := range places {
-		blobs[k] = format.Blob{Kind: at.Kind}
-		if at.Kind == format.NullBlob {
-			continue
-		}
-		blobs[k].Data = make([]byte, at.Length)
-		if _, err := b.file.ReadAt(blobs[k].Data, at.Offset); err != nil && at.Length > 0 {
-			return nil, b.damaged(err)
+		blobs[k] = format.Blob{Kind: at.Kind, Data: make([]byte, at.Data.Length), Path: make([]byte, at.Path.Length)}
+		if err := cmp.Or(b.ReadSpan(blobs[k].Data, at.Data), b.ReadSpan(blobs[k].Path, at.Path)); err != nil {
+			return nil, err
 		}
 	}
 	return blobs, nil
+}
+
+// ReadSpan reads bytes of the file into dst, which has the length of the span.
+func (b *Blobs) ReadSpan(dst []byte, s Span) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	if _, err := b.file.ReadAt(dst, s.Offset); err != nil {
+		return b.damaged(err)
+	}
+	return nil
 }
 
 // ReadAt reads bytes of the file.

@@ -16,9 +16,12 @@ import (
 // blobsOf returns two blobs of a record: bytes of different lengths, a null, an empty value.
 func blobsOf(record int64) []format.Blob {
 	data := bytes.Repeat([]byte(fmt.Sprint(record, ";")), int(record%5)*100)
-	one, two := format.Blob{Kind: format.BytesBlob, Data: data}, format.Blob{Kind: format.PathBlob, Data: []byte("a\n")}
-	if record%3 == 0 {
+	one, two := format.Blob{Kind: format.BytesBlob, Data: data}, format.Blob{Kind: format.StructBlob | format.PathBlob, Path: []byte("a\n")}
+	switch record % 3 {
+	case 0:
 		two = format.Blob{}
+	case 1:
+		two.Kind, two.Data = two.Kind|format.BytesBlob, data
 	}
 	return []format.Blob{one, two}
 }
@@ -52,7 +55,7 @@ func checkBlobs(t *testing.T, c chunk.Chunk) {
 			t.Fatal(err)
 		}
 		for k, want := range blobsOf(i) {
-			if got[k].Kind != want.Kind || !bytes.Equal(got[k].Data, want.Data) {
+			if got[k].Kind != want.Kind || !bytes.Equal(got[k].Data, want.Data) || !bytes.Equal(got[k].Path, want.Path) {
 				t.Fatalf("record %d: blob %d is %d of %d bytes, want %d of %d", i, k, got[k].Kind, len(got[k].Data), want.Kind, len(want.Data))
 			}
 		}
@@ -136,6 +139,11 @@ func TestResumeComparesBlobs(t *testing.T) {
 				blobs[1].Kind = format.BytesBlob
 			}
 		}, false},
+		"a path": {func(i int64, blobs []format.Blob) {
+			if i == 4 {
+				blobs[1].Path = []byte("b\n")
+			}
+		}, false},
 	} {
 		dir := t.TempDir()
 		read := func(section Section, earlier Earlier) error {
@@ -177,7 +185,7 @@ func (allDone) Remaining([]chunk.Chunk) []chunk.Chunk { return nil }
 
 // FuzzBlobs reads damaged files of blobs: an error, or values inside the file.
 func FuzzBlobs(f *testing.F) {
-	f.Add([]byte("\x05\x00\x00\x00\x00\x00\x00\x00a\x00\x00\x00\x00\x00\x00\x00\x00"), int64(0))
+	f.Add([]byte("\x0b\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00ab\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), int64(0))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), int64(1))
 	f.Fuzz(func(t *testing.T, data []byte, record int64) {
 		c := chunk.Chunk{File: t.TempDir() + "/spool", Blobs: 2, Records: 10}
@@ -188,8 +196,8 @@ func FuzzBlobs(f *testing.F) {
 		defer blobs.Close()
 		list, err := blobs.Read(record & 7)
 		for _, one := range list {
-			if err == nil && len(one.Data) > len(data) {
-				t.Errorf("%d bytes of %d", len(one.Data), len(data))
+			if err == nil && len(one.Data)+len(one.Path) > len(data) {
+				t.Errorf("%d bytes of %d", len(one.Data)+len(one.Path), len(data))
 			}
 		}
 	})

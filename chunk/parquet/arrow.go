@@ -8,11 +8,13 @@ import (
 
 // Arrow returns the schema of the columns as the metadata of Arrow, which other programs find under
 // the key ARROW:schema. Rows of a typed column have vectors of a fixed size there if full reports
-// that none is null.
-func (s Schema) Arrow(full func(column int) bool) string {
+// that none of this leaf is null.
+func (s Schema) Arrow(full func(leaf int) bool) string {
 	var fields []arrow.Fields
-	for i, c := range s.All() {
-		fields = append(fields, c.Arrow(c.Typed && full(i)))
+	leaf := 0
+	for _, c := range s.All() {
+		fields = append(fields, c.Arrow(c.Typed && full(leaf)))
+		leaf += max(len(c.Type.Members()), 1)
 	}
 	message := arrow.Message(arrow.SchemaMessage, arrow.Fields{1: fields}, 0)
 	return base64.StdEncoding.EncodeToString(message)
@@ -20,6 +22,13 @@ func (s Schema) Arrow(full func(column int) bool) string {
 
 // Arrow returns the column as a field of Arrow's schema. fixed: lists have the size of the column.
 func (c Column) Arrow(fixed bool) arrow.Fields {
+	if members := c.Type.Members(); members != nil {
+		var children []arrow.Fields
+		for _, m := range members {
+			children = append(children, m.Arrow(false))
+		}
+		return arrow.Fields{0: c.Name, 1: 1, 2: arrow.Struct, 3: arrow.Fields{}, 5: children}
+	}
 	sizes := make([]int, c.Depth()) // 0: any
 	if fixed {
 		copy(sizes, c.Shape())

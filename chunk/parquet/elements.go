@@ -63,11 +63,19 @@ func (u TimeUnit) unit() Unit {
 }
 
 // Elements returns the schema of a file, depth first. Every column may be null. A list is a group
-// around a repeated group, around a required element, which may be a list again.
+// around a repeated group, around a required element, which may be a list again. A struct is a group
+// around its members.
 func (s Schema) Elements() []SchemaElement {
 	columns := s.All()
 	list := []SchemaElement{{Name: "schema", Children: int32(len(columns))}}
 	for _, c := range columns {
+		if members := c.Type.Members(); members != nil {
+			list = append(list, SchemaElement{Repetition: Optional, Name: c.Name, Children: int32(len(members))})
+			for _, m := range members {
+				list = append(list, m.Type.describe(m.Name, Optional))
+			}
+			continue
+		}
 		name, repetition, converted := c.Name, Optional, ConvertedList
 		for range c.Depth() {
 			list = append(list, SchemaElement{Repetition: repetition, Name: name, Children: 1, Converted: &converted, Logical: &LogicalType{List: &Empty{}}},

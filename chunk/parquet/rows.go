@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
@@ -18,12 +19,14 @@ type Rows struct {
 	beside  Values // nil if there are none
 }
 
-// Values are values of a result that are not in its line: bytes.
+// Values are values of a result that are not in its line: bytes, or structs of bytes and path.
 type Values interface {
-	// Size returns the bytes of a value, -1 for a null.
-	Size(k int) int
-	// Read reads a value into dst, which has this size.
-	Read(k int, dst []byte) error
+	// IsNull reports whether a value is null. A struct whose members are null is not.
+	IsNull(k int) bool
+	// Size returns the size of the bytes or the path of a value, -1 if they are null.
+	Size(k int, member string) int
+	// Read reads them into dst, which has this size.
+	Read(k int, member string, dst []byte) error
 }
 
 // Beside adds columns whose values are not in lines, unless a line has the member. values returns
@@ -39,6 +42,8 @@ type rowColumn struct {
 	Column
 	beside     int // the number of its values beside the lines, -1 for none
 	parser     *valueParser
+	members    []Column // of a struct
+	null       []byte
 	dimensions []int // of a typed column
 	rowBytes   int   // of a typed column
 }
@@ -48,7 +53,8 @@ func (s Schema) Rows() *Rows {
 	r := &Rows{schema: s}
 	var names []string
 	for _, c := range s.All() {
-		column := rowColumn{Column: c, beside: -1, parser: newValueParser(c.Type), dimensions: c.Dimensions}
+		column := rowColumn{Column: c, beside: -1, parser: newValueParser(c.Type), dimensions: c.Dimensions, members: c.Type.Members()}
+		column.null = make([]byte, max(len(column.members), 1))
 		if c.Width > 0 && len(c.Dimensions) == 0 {
 			column.dimensions = []int{c.Width}
 		}
@@ -90,19 +96,15 @@ func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
 			}
 			continue
 		case !span.Present() || string(line[span.ValueStart:span.ValueEnd]) == "null":
-			dst = append(dst, 0)
+			dst = append(dst, c.null...)
 			continue
 		}
-		if dst, err = c.parser.add(append(dst, 1), line[span.ValueStart:span.ValueEnd]); err == nil && c.Length > 0 {
-			if n := binary.LittleEndian.Uint32(dst[at+1:]); int(n) != c.Length {
-				err = fmt.Errorf("a list of %d values, not of %d", n, c.Length)
-			}
-		}
+		dst, err = c.add(dst, line[span.ValueStart:span.ValueEnd])
 		switch {
 		case err != nil && !failed:
 			return dst[:start], fmt.Errorf("column %q: %w", c.Name, err)
 		case err != nil:
-			dst = append(dst[:at], 0)
+			dst = append(dst[:at], c.null...)
 		}
 	}
 	if r.schema.Closed && !failed && r.info.Members > found {
@@ -111,18 +113,49 @@ func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
 	return dst, nil
 }
 
+// add appends a value of a line that is not null.
+func (c *rowColumn) add(dst, value []byte) (_ []byte, err error) {
+	if c.members != nil {
+		return c.addStruct(dst, value)
+	}
+	at := len(dst) + 1
+	if dst, err = c.parser.add(append(dst, exists), value); err == nil && c.Length > 0 {
+		if n := binary.LittleEndian.Uint32(dst[at:]); int(n) != c.Length {
+			err = fmt.Errorf("a list of %d values, not of %d", n, c.Length)
+		}
+	}
+	return dst, err
+}
+
 // appendBeside appends a value that is not in the line.
 func (r *Rows) appendBeside(dst []byte, c *rowColumn) ([]byte, error) {
-	size := r.beside.Size(c.beside)
-	if size < 0 {
-		return append(dst, 0), nil
+	if r.beside.IsNull(c.beside) {
+		return append(dst, c.null...), nil
 	}
-	of, _ := c.Type.traits()
-	dst = append(dst, 1)
-	switch of.kind {
-	case Bytes:
+	if c.members == nil {
+		return r.memberBeside(dst, c, Column{Name: BytesMember, Type: c.Type}, exists)
+	}
+	for _, m := range c.members {
+		var err error
+		if dst, err = r.memberBeside(dst, c, m, memberExists); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
+}
+
+// memberBeside appends the bytes or the path of a value. level is the byte before it.
+func (r *Rows) memberBeside(dst []byte, c *rowColumn, member Column, level byte) ([]byte, error) {
+	size := r.beside.Size(c.beside, member.Name)
+	if size < 0 {
+		return append(dst, level-1), nil
+	}
+	of, _ := member.Type.traits()
+	dst = append(dst, level)
+	switch {
+	case of.kind == Bytes || member.Name == PathMember:
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(size))
-	case fixed:
+	case of.kind == fixed:
 		if size != int(of.length) {
 			return dst, fmt.Errorf("column %q: a value of %d bytes, not of %d", c.Name, size, of.length)
 		}
@@ -131,7 +164,11 @@ func (r *Rows) appendBeside(dst []byte, c *rowColumn) ([]byte, error) {
 	}
 	at := len(dst)
 	dst = slices.Grow(dst, size)[:at+size]
-	return dst, r.beside.Read(c.beside, dst[at:])
+	err := r.beside.Read(c.beside, member.Name, dst[at:])
+	if err == nil && member.Name == PathMember && !utf8.Valid(dst[at:]) {
+		err = fmt.Errorf("column %q: its path is not valid UTF-8", c.Name)
+	}
+	return dst, err
 }
 
 // unknown returns an error if a line has a member that is not a column.

@@ -43,10 +43,12 @@ const (
 	decimal Type = "decimal"
 	// With the number of bytes in parentheses.
 	fixed Type = "binary"
+	// With the members in parentheses, in their order: bytes and path.
+	structure Type = "struct"
 )
 
 // typeNames is the list of types for messages.
-const typeNames = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, decimal(P,S), string, json, bytes or binary, binary(N), uuid, " +
+const typeNames = "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, decimal(P,S), string, json, bytes or binary, binary(N), struct(bytes,path), uuid, " +
 	"date, time, timestamp, timestamptz (the last three also in other units: timestamp(ms), timestamp(ns))"
 
 // listSuffix follows the type of the elements of a list: "float32[]", or "float32[][]" for
@@ -79,8 +81,8 @@ func (t Type) Depth() int { return (len(t) - len(t.Base())) / len(listSuffix) }
 
 // known reports whether a column can have the type.
 func (t Type) known() bool {
-	_, ok := t.Base().traits()
-	return ok && t.Depth() <= MaxDepth
+	of, ok := t.Base().traits()
+	return ok && t.Depth() <= MaxDepth && (of.kind != structure || !t.IsList())
 }
 
 // ParseType returns the type with the given name: that of a single value, a list, "float32[]",
@@ -180,6 +182,8 @@ func (t Type) traits() (of traits, ok bool) {
 		}
 		of.physical, of.length = PhysicalFixed, int32(power(of.digits).BitLen()/8+1) // with the sign
 		return of, true
+	case structure:
+		return of, parameters == "bytes,path" || parameters == "path,bytes"
 	}
 	return traits{}, false
 }
@@ -201,6 +205,8 @@ func (t Type) wrongParameters() string {
 		return fmt.Sprintf("a decimal has up to %d digits, and how many of them follow the point: decimal(38,10)", maxDigits)
 	case fixed:
 		return fmt.Sprintf("write binary, or binary(16) for values of 16 bytes, at most %d", MaxFixed)
+	case structure:
+		return "a struct has the members bytes and path, and is in no list: struct(bytes,path)"
 	case Time, TimeUTC, Timestamp, TimestampUTC:
 		return fmt.Sprintf("the units are ms, us and ns: %s(ns)", kind)
 	}

@@ -18,9 +18,10 @@ func TestParseTypes(t *testing.T) {
 		"int8": "int8", "uint64": "uint64", "binary": "bytes", "binary[]": "bytes[]", "binary(16)": "binary(16)", "uuid[][]": "uuid[][]",
 		"timestamp(us)": "timestamp", "timestamptz(us)[]": "timestamptz[]", "timestamp(ns)": "timestamp(ns)", "time(ms)": "time(ms)",
 		"decimal(38,10)": "decimal(38,10)", "decimal(38, 10)": "decimal(38,10)", "decimal(1,1)[]": "decimal(1,1)[]",
+		"struct(bytes, path)": "struct(bytes,path)", "struct(path,bytes)": "struct(path,bytes)", "struct(bytes,path)[]": "error: a struct has the members bytes and path, and is in no list", "struct": "error: a struct has", "struct(a)": "error: a struct has",
 		"decimal": "error: a decimal has up to 76 digits", "decimal(77,0)": "error: a decimal has", "decimal(5,6)": "error: a decimal has", "decimal(05,2)": "error: a decimal",
 		"decimal(5)": "error: a decimal", "decimal(5,2": "error: a decimal", "timestamp(s)": "error: the units are ms, us and ns: timestamp(ns)",
-		"binary(0)": "error: write binary", "int": "error: uint64, float32, float64, decimal(P,S), string, json, bytes or binary, binary(N), uuid, date, time, timestamp, timestamptz",
+		"binary(0)": "error: write binary", "int": "error: uint64, float32, float64, decimal(P,S), string, json, bytes or binary, binary(N), struct(bytes,path), uuid, date, time, timestamp, timestamptz",
 		"": "error: unknown column type", "(": "error: unknown", "[]": "error: unknown", "date(ns)": "error: unknown",
 	} {
 		got, err := ParseType(name)
@@ -107,7 +108,7 @@ func TestCheck(t *testing.T) {
 	s := Schema{Columns: []Column{
 		{Name: "id", Type: Int64}, {Name: "f", Type: Float64}, {Name: "g", Type: Float32}, {Name: "s", Type: String},
 		{Name: "b", Type: Bool}, {Name: "x", Type: Bytes}, {Name: "j", Type: JSON}, {Name: "l", Type: Int64.List()},
-		{Name: "n", Type: Float32.List().List()},
+		{Name: "n", Type: Float32.List().List()}, {Name: "file", Type: StructOf("path", "bytes")},
 	}}
 	for line, want := range map[string]string{
 		`{"id":1,"f":1,"g":1e-3,"s":"a","b":true,"x":"YQ==","j":[1]}`: "",
@@ -137,6 +138,13 @@ func TestCheck(t *testing.T) {
 		`{"n":[[[1]]]}`:               `column "n": an element of the list: [1] is not a float32`,
 		`{"n":[["a"]]}`:               `column "n": an element of the list: "a" is not a float32`,
 		`{"x":"%"}`:                   `column "x": "%" is not a bytes`,
+		`{"file":{"bytes":"YQ=="}}`:   "",
+		`{"file":"YQ=="}`:             "",
+		`{"file":{}}`:                 "",
+		`{"file":null}`:               "",
+		`{"file":1}`:                  `column "file": 1 is not a struct(path,bytes)`,
+		`{"file":{"path":1}}`:         `column "file": 1 is not a string`,
+		`{"file":{"other":"a"}}`:      `column "file": {"other":"a"} is not a struct(path,bytes)`,
 		`{"s":["` + strings.Repeat("a", 50) + `"]}`: `column "s": ["` + strings.Repeat("a", 38) + `… is not a string`,
 	} {
 		got := ""

@@ -12,7 +12,8 @@ func TestJoinTypes(t *testing.T) {
 		"a,b":  "a;b",
 		"a(,b": "a(;b",
 		"day:date,dec:decimal(38,10),x:decimal(5, 2)[],n:uint64": "day:date;dec:decimal(38,10);x:decimal(5, 2)[];n:uint64",
-		"dec:decimal(38": "dec:decimal(38",
+		"image:struct(bytes,path),id":                            "image:struct(bytes,path);id",
+		"dec:decimal(38":                                         "dec:decimal(38",
 	} {
 		var columns []string
 		if text != "" {

@@ -138,10 +138,11 @@ func stepIndex(steps []string, name string) int {
 	return found
 }
 
-// joinTypes joins what a comma in a type has separated: dec:decimal(38,10).
+// joinTypes joins what a comma in a type has separated: dec:decimal(38,10), image:struct(bytes,path).
 func joinTypes(columns []string) (joined []string) {
 	for _, text := range columns {
-		if n := len(joined); n > 0 && strings.LastIndexByte(joined[n-1], '(') > strings.LastIndexByte(joined[n-1], ')') && strings.Contains(joined[n-1], ":decimal(") {
+		isOpen := func(t string) bool { return strings.Contains(t, ":decimal(") || strings.Contains(t, ":struct(") }
+		if n := len(joined); n > 0 && strings.LastIndexByte(joined[n-1], '(') > strings.LastIndexByte(joined[n-1], ')') && isOpen(joined[n-1]) {
 			joined[n-1] += "," + text
 		} else {
 			joined = append(joined, text)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/jsonline"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -73,12 +72,12 @@ func (r *sampleRecord) addBlobs(ctx context.Context, fetcher *fetch.Fetcher, eac
 	for k := range each {
 		var file []byte
 		if k < len(r.blobs) {
-			switch one := r.blobs[k]; one.Kind {
-			case format.BytesBlob:
+			switch one := r.blobs[k]; {
+			case one.Kind.HasBytes():
 				file = append([]byte{}, one.Data...)
-			case format.PathBlob:
+			case len(one.Path) > 0:
 				var err error
-				if file, err = fetchFile(ctx, fetcher, string(one.Data)); err != nil {
+				if file, err = fetchFile(ctx, fetcher, string(one.Path)); err != nil {
 					return err
 				}
 			}

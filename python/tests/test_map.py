@@ -243,6 +243,8 @@ class Maps(Session):
             result = gpurun.map(lambda batch: {"n": [len(a) + len(b) for a, b in zip(batch["a"], batch["b"])]}, table, output=output, fetch_root=".", **CPU)
             self.assertEqual(result.to_arrow().column("n").to_pylist(), [5, 5])
             self.assertEqual(result.to_arrow().column("a").to_pylist(), [b"\xff\x00", b""])
+            self.assertEqual(result.to_arrow().column("b").type, kind)
+            self.assertTrue(result.to_arrow().column("b").equals(table.column("b")))
 
     def test_several_machines(self):
         """Shards computed one after the other, and merged."""

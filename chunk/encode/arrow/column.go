@@ -9,9 +9,9 @@ import (
 
 var errRow = errors.New("the bytes are not rows of the table")
 
-// columnWriter encodes one column of a record batch.
+// columnWriter encodes one column of a record batch, or a member of a struct.
 type columnWriter struct {
-	name   string
+	leaf   parquet.Leaf
 	typ    parquet.Type // of a single value
 	size   int          // of a value in a row, 0 if it differs
 	width  int          // of a value here, 0 if it differs
@@ -19,12 +19,12 @@ type columnWriter struct {
 	isBool bool
 	levels []level // the lists around a value, from the outermost
 
-	rows, nulls int
-	valid       bits
-	count       int // values
-	values      []byte
-	bools       bits
-	ends        []byte // offsets of text
+	structs validity // of the structs, if this is their first member
+	valid   validity
+	count   int // values
+	values  []byte
+	bools   bits
+	ends    []byte // offsets of text
 }
 
 // level is the lists of one level.
@@ -47,8 +47,30 @@ func (b *bits) add(number int, bit bool) {
 	}
 }
 
-func newColumnWriter(c parquet.Column) *columnWriter {
-	w := &columnWriter{name: c.Name, typ: c.Type.Base(), levels: make([]level, c.Depth())}
+// validity says which values of a column are not null.
+type validity struct {
+	rows, nulls int
+	bits        bits
+}
+
+func (v *validity) add(valid bool) {
+	v.bits.add(v.rows, valid)
+	v.rows++
+	if !valid {
+		v.nulls++
+	}
+}
+
+// bitmap returns the bits, none if no value is null.
+func (v *validity) bitmap() []byte {
+	if v.nulls == 0 {
+		return nil
+	}
+	return v.bits.data
+}
+
+func newColumnWriter(c parquet.Leaf) *columnWriter {
+	w := &columnWriter{leaf: c, typ: c.Type.Base(), levels: make([]level, c.Depth())}
 	_, w.size = c.Leaf()
 	w.isBool, w.width = w.typ == parquet.Bool, w.typ.ArrowSize()
 	w.same = w.width > 0 && w.typ.SameInArrow()
@@ -71,10 +93,12 @@ func (w *columnWriter) add(data []byte) (rest []byte, err error) {
 	if len(data) == 0 {
 		return nil, errRow
 	}
-	w.valid.add(w.rows, data[0] != 0)
-	w.rows++
-	if data[0] == 0 {
-		w.nulls++
+	exists := data[0] >= w.leaf.Exists()
+	if w.leaf.First {
+		w.structs.add(data[0] > 0)
+	}
+	w.valid.add(exists)
+	if !exists {
 		w.empty(0, 1)
 		return data[1:], nil
 	}
@@ -164,12 +188,13 @@ func (w *columnWriter) value(v []byte) {
 	w.count++
 }
 
-// finish adds the column to a record batch: each level, and the values.
+// finish adds the column to a record batch: each level, and the values. A struct precedes its first member.
 func (w *columnWriter) finish(b *batch) {
-	rows, nulls, valid := w.rows, w.nulls, w.valid.data
-	if nulls == 0 {
-		valid = nil
+	if w.leaf.First {
+		b.node(w.structs.rows, w.structs.nulls)
+		b.buffer(w.structs.bitmap())
 	}
+	rows, nulls, valid := w.valid.rows, w.valid.nulls, w.valid.bitmap()
 	for _, l := range w.levels {
 		b.node(rows, nulls)
 		b.buffer(valid)

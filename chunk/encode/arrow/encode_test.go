@@ -24,7 +24,7 @@ import (
 var sampleSchema = func() (s parquet.Schema) {
 	for _, typ := range []parquet.Type{"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
 		"string", "json", "bytes", "binary(3)", "uuid", "date", "time", "time(ms)", "time(ns)", "timestamp", "timestamp(ms)", "timestamptz(ns)",
-		"decimal(7,2)", "decimal(38,0)", "decimal(76,5)", "string[]", "int16[][]", "float32[]", "decimal(5,1)[]", "bool[]"} {
+		"decimal(7,2)", "decimal(38,0)", "decimal(76,5)", "string[]", "int16[][]", "float32[]", "decimal(5,1)[]", "bool[]", "struct(bytes,path)", "struct(path,bytes)"} {
 		s.Columns = append(s.Columns, parquet.Column{Name: string(typ), Type: typ})
 	}
 	s.Columns = append(s.Columns, parquet.Column{Name: "vector", Type: parquet.Float32, Width: 4, Typed: true},
@@ -38,9 +38,10 @@ var sampleLines = []string{
 		`"float32":0.5,"float64":-1e300,"string":"é\n","json":{"a":[1]},"bytes":"AP8=","binary(3)":"YWJj","uuid":"00112233-4455-6677-8899-aabbccddeeff","date":"2026-01-31",` +
 		`"time":"23:59:59.123456","time(ms)":"00:00:00.001","time(ns)":"00:00:00.000000001","timestamp":"1969-12-31T23:59:59.999999","timestamp(ms)":"2026-01-31T00:00:00","timestamptz(ns)":"2026-01-31T01:02:03.000000004Z",` +
 		`"decimal(7,2)":-12345.67,"decimal(38,0)":-12345678901234567890123456789012345678,"decimal(76,5)":1234567890123456789012345678901234567890.12345,` +
-		`"string[]":["a",""],"int16[][]":[[1,-2],[],[3]],"float32[]":[1.5,null],"decimal(5,1)[]":[1.5,-2.0],"bool[]":[true,false,true]}`,
+		`"string[]":["a",""],"int16[][]":[[1,-2],[],[3]],"float32[]":[1.5,null],"decimal(5,1)[]":[1.5,-2.0],"bool[]":[true,false,true],` +
+		`"struct(bytes,path)":{"bytes":"AP8=","path":"é.png"},"struct(path,bytes)":{"bytes":"","path":null}}`,
 	`{}`,
-	`{"bool":false,"string":"","json":null,"bytes":"","string[]":[],"int16[][]":[],"float32[]":[],"bool[]":[],"decimal(7,2)":0.05,"_error":{"kind":"row","message":"bad"}}`,
+	`{"bool":false,"string":"","json":null,"bytes":"","string[]":[],"int16[][]":[],"float32[]":[],"bool[]":[],"decimal(7,2)":0.05,"struct(bytes,path)":{"bytes":null,"path":null},"struct(path,bytes)":{"bytes":null,"path":""},"_error":{"kind":"row","message":"bad"}}`,
 }
 
 // encode returns a file with record batches of these numbers of rows.

@@ -23,8 +23,8 @@ type Group struct {
 // NewGroup begins a record batch.
 func NewGroup(s parquet.Schema) *Group {
 	g := new(Group)
-	for _, c := range s.All() {
-		g.columns = append(g.columns, newColumnWriter(c))
+	for _, l := range s.Leaves() {
+		g.columns = append(g.columns, newColumnWriter(l))
 	}
 	return g
 }
@@ -37,7 +37,7 @@ func (g *Group) Add(rows []byte) (err error) {
 				return err
 			}
 			if len(c.values) > math.MaxInt32 {
-				return fmt.Errorf("column %q has more than 2 GiB in a record batch", c.name)
+				return fmt.Errorf("column %q has more than 2 GiB in a record batch", c.leaf.Name)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const maxBound = 64
 
 // newBounds returns the bounds of no value. Those of lists and of JSON, which no reader compares,
 // are unknown.
-func newBounds(c parquet.Column) bounds {
+func newBounds(c parquet.Leaf) bounds {
 	physical, _ := c.Leaf()
 	float := physical == parquet.PhysicalFloat || physical == parquet.PhysicalDouble
 	return bounds{

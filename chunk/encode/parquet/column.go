@@ -19,15 +19,17 @@ const (
 
 var errRow = errors.New("the bytes are not rows of the table")
 
-// columnWriter encodes one column of a row group.
+// columnWriter encodes one column of a row group, or a member of a struct.
 //
 // Each value has levels. The level of repetition is 0 for the first value of a row, else which
 // list continues with it: 1 for the outermost. The level of definition is 0 for null, n if the
-// n-th list is empty, and one more than there are lists for a value.
+// n-th list is empty, and one more than there are lists for a value. That of a struct's member is in
+// its rows.
 type columnWriter struct {
-	column parquet.Column
+	column parquet.Leaf
 	size   int // of a value, 0 if it differs
 	depth  uint32
+	exists uint32   // the level of definition of a value
 	data   [][]byte // finished pages
 	meta   parquet.ColumnMeta
 	bounds bounds
@@ -49,15 +51,19 @@ type columnWriter struct {
 // scratch is memory for a page, before and after it is compressed, which the columns of a row group share.
 type scratch struct{ plain, packed []byte }
 
-func newColumnWriter(c parquet.Column, s *scratch) *columnWriter {
+func newColumnWriter(c parquet.Leaf, s *scratch) *columnWriter {
 	w := &columnWriter{column: c, scratch: s, depth: uint32(c.Depth()), bounds: newBounds(c), page: newBounds(c)}
+	w.exists = w.depth + uint32(c.Exists())
 	w.meta = parquet.ColumnMeta{
 		Encodings: []int32{parquet.EncodingRLE}, Path: []string{c.Name}, Codec: parquet.CodecZstd, Statistics: new(parquet.Statistics),
 	}
 	w.meta.Physical, w.size = c.Leaf()
-	w.definitions.width, w.repetitions.width = widthOf(w.depth+1), widthOf(w.depth)
+	w.definitions.width, w.repetitions.width = widthOf(w.exists), widthOf(w.depth)
 	if w.meta.Physical != parquet.PhysicalBool {
 		w.dict = &dictionary{places: make(map[string]uint32)}
+	}
+	if c.Member != "" {
+		w.meta.Path = append(w.meta.Path, c.Member)
 	}
 	for range w.depth {
 		w.meta.Path = append(w.meta.Path, "list", "element")
@@ -73,9 +79,9 @@ func (w *columnWriter) add(data []byte, row int64) (rest []byte, err error) {
 	switch {
 	case len(data) == 0:
 		return nil, errRow
-	case data[0] == 0:
+	case data[0] < w.column.Exists():
 		w.nulls++
-		w.level(0, 0)
+		w.level(0, uint32(data[0]))
 		return data[1:], nil
 	}
 	return w.list(data[1:], 1, 0)
@@ -105,7 +111,7 @@ func (w *columnWriter) list(data []byte, number, repetition uint32) (rest []byte
 		w.count += n
 		w.repetitions.add(repetition, 1)
 		w.repetitions.add(w.depth, n-1)
-		w.definitions.add(w.depth+1, n)
+		w.definitions.add(w.exists, n)
 		return w.addValues(data, n)
 	}
 	for range n {

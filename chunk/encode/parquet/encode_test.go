@@ -80,7 +80,7 @@ func newSample(sizes ...int) *sample {
 		{Name: "vector", Type: parquet.Float32, Width: width, Typed: true}, {Name: "label", Type: parquet.Int64, Typed: true},
 		{Name: "flag", Type: parquet.Bool, Typed: true}, {Name: "flags", Type: parquet.Bool, Width: 3, Typed: true},
 		{Name: "grid", Type: parquet.Float32, Width: 12, Dimensions: []int{2, 3, 2}, Typed: true}, {Name: "nested", Type: parquet.Float64.List().List()},
-		{Name: "deep", Type: parquet.String.List().List().List()},
+		{Name: "deep", Type: parquet.String.List().List().List()}, {Name: "file", Type: parquet.StructOf("path", "bytes")},
 	}}}
 	random := rand.New(rand.NewPCG(1, 2))
 	id := 0
@@ -96,6 +96,16 @@ func newSample(sizes ...int) *sample {
 			}
 			if id%6 != 0 {
 				line += fmt.Sprintf(`,"nested":%s,"deep":%s`, randomList(random, 2, 5, float), randomList(random, 3, 2, text))
+			}
+			switch id % 5 {
+			case 1:
+				line += `,"file":{"bytes":"AP8=","path":null}`
+			case 2:
+				line += fmt.Sprintf(`,"file":{"bytes":null,"path":"é/%d.png"}`, id)
+			case 3:
+				line += `,"file":{"bytes":null,"path":null}`
+			case 4:
+				line += `,"file":{"bytes":"","path":""}`
 			}
 			expected := strings.ReplaceAll(line, "NULL", "NaN")
 			line = strings.ReplaceAll(line, "NULL", "null")
@@ -394,7 +404,7 @@ func TestBounds(t *testing.T) {
 			}
 			return row
 		}
-		w := newColumnWriter(s.Columns[0], new(scratch))
+		w := newColumnWriter(s.Leaves()[0], new(scratch))
 		for _, i := range random.Perm(len(values)) {
 			if _, err := w.add(row(values[i]), 0); err != nil {
 				t.Fatal(err)

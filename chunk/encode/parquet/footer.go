@@ -66,7 +66,7 @@ const createdBy = "gpurun version 1.0.0"
 // Tail returns the end of a file with the given row groups: the index of its pages, and the footer.
 // The types of Arrow are the same in all parts of a folder, whatever each of them contains.
 func Tail(s parquet.Schema, groups []parquet.Placed, isPart bool) ([]byte, error) {
-	columns := s.All()
+	columns := s.Leaves()
 	footer := parquet.FileMetaData{Version: 1, Schema: s.Elements(), CreatedBy: createdBy}
 	nulls := make([]int64, len(columns))
 	var tail []byte

@@ -11,8 +11,8 @@ type Group struct {
 // NewGroup begins a row group.
 func NewGroup(s parquet.Schema) *Group {
 	g, shared := new(Group), new(scratch)
-	for _, c := range s.All() {
-		g.columns = append(g.columns, newColumnWriter(c, shared))
+	for _, l := range s.Leaves() {
+		g.columns = append(g.columns, newColumnWriter(l, shared))
 	}
 	return g
 }

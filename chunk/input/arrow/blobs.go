@@ -43,7 +43,8 @@ func (b *batch) blob(v *values, i int64) {
 	data := v
 	if v.layout == structLayout {
 		data = v.children[v.column.child("bytes")]
-		if path, ok := v.children[v.column.child("path")].plain(i); ok && len(path) > 0 {
+		b.beside.Set(v.blob, format.StructBlob, nil)
+		if path, ok := v.children[v.column.child("path")].plain(i); ok {
 			b.beside.Set(v.blob, format.PathBlob, path)
 		}
 	}

@@ -82,7 +82,7 @@ func compareBytes(t *testing.T, name string, names []string, lines format.Lines,
 				t.Errorf("%s, row %d: the line has %s", name, i+1, column)
 			}
 			var value any
-			if blobs[k].Kind == format.BytesBlob {
+			if blobs[k].Kind.HasBytes() {
 				value = base64.StdEncoding.EncodeToString(blobs[k].Data)
 			}
 			if file, ok := want[column].(map[string]any); ok { // bytes and path

@@ -137,7 +137,7 @@ func (f *File) Columns() (list []format.Column) {
 	for _, c := range f.decoder.members {
 		one := format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost, Bytes: c.isBytes()}
 		if one.Bytes && !c.binary { // bytes and path
-			one.Type, one.Lost = string(parquet.Bytes), ""
+			one.Type, one.Lost = string(parquet.StructOf(c.children[0].name, c.children[1].name)), ""
 		}
 		list = append(list, one)
 	}

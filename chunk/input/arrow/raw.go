@@ -47,6 +47,19 @@ func (f *File) Rows(ctx context.Context, number int, each func(row []byte) error
 
 // raw appends a value as in a row of a table.
 func (v *values) raw(dst []byte, i int64, optional bool) []byte {
+	if v.layout == structLayout {
+		for _, member := range v.children {
+			switch {
+			case v.isNull(i):
+				dst = append(dst, 0)
+			case member.isNull(i):
+				dst = append(dst, 1)
+			default:
+				dst = member.raw(append(dst, 2), i, false)
+			}
+		}
+		return dst
+	}
 	if optional {
 		if v.valid != nil && v.valid[i>>3]>>(i&7)&1 == 0 {
 			return append(dst, 0)

@@ -30,22 +30,28 @@ func AppendBase64(dst, data []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), data), '"')
 }
 
-// Blob is a value that travels beside the line of its record: bytes, or the path of a file that
-// has them.
+// Blob is a value that travels beside the line of its record: bytes, or a struct of bytes and the path
+// of a file. If the bytes are null, the file has them.
 type Blob struct {
 	Kind BlobKind
 	Data []byte
+	Path []byte
 }
 
-// BlobKind is what a blob's data is.
+// BlobKind is what a blob has.
 type BlobKind byte
 
-// The kinds of blobs. The record has no value if it is null.
+// A blob has any of these. Without any, it is null.
 const (
-	NullBlob BlobKind = iota
-	BytesBlob
-	PathBlob
+	NullBlob   BlobKind = 0
+	BytesBlob  BlobKind = 1
+	PathBlob   BlobKind = 2
+	StructBlob BlobKind = 4 // it is a struct, whose members may be null
 )
+
+// HasBytes and HasPath report what is not null.
+func (k BlobKind) HasBytes() bool { return k&BytesBlob != 0 }
+func (k BlobKind) HasPath() bool  { return k&PathBlob != 0 }
 
 // BlobQueue holds the blobs of lines until those are taken. A decoder adds them before it returns
 // the lines. It is safe for concurrent use.

@@ -16,7 +16,7 @@ func (b *Beside) Next(values int) {
 	}
 }
 
-// Set sets a value of the last row to a copy of data.
+// Set sets the bytes or the path of a value of the last row to a copy of data.
 func (b *Beside) Set(place int, kind format.BlobKind, data []byte) {
 	if cap(b.data)-len(b.data) < len(data) {
 		b.data = make([]byte, 0, max(len(data), BlockBytes))
@@ -24,5 +24,12 @@ func (b *Beside) Set(place int, kind format.BlobKind, data []byte) {
 	at := len(b.data)
 	b.data = append(b.data, data...)
 	b.Size += len(data)
-	b.Rows[len(b.Rows)-1][place] = format.Blob{Kind: kind, Data: b.data[at:len(b.data):len(b.data)]}
+	blob := &b.Rows[len(b.Rows)-1][place]
+	blob.Kind |= kind
+	switch kind {
+	case format.BytesBlob:
+		blob.Data = b.data[at:len(b.data):len(b.data)]
+	case format.PathBlob:
+		blob.Path = b.data[at:len(b.data):len(b.data)]
+	}
 }

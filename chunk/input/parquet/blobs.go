@@ -30,7 +30,10 @@ func (w *rowWriter) blob(n *node) {
 	data := n
 	if n.kind == objectNode {
 		data = n.child("bytes")
-		if v, ok := w.cursors[n.child("path").from].value(); ok && len(v) > 0 {
+		if !n.optional || w.cursors[n.from].def() >= n.def {
+			w.beside.Set(n.blob, format.StructBlob, nil)
+		}
+		if v, ok := w.cursors[n.child("path").from].value(); ok {
 			w.beside.Set(n.blob, format.PathBlob, v)
 		}
 	}

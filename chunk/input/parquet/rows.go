@@ -178,6 +178,16 @@ func (w *rowWriter) skip(n *node) {
 
 // raw appends the current value of a node as in a row of a table, and steps over it.
 func (w *rowWriter) raw(n *node) {
+	if n.kind == objectNode {
+		for _, c := range w.cursors[n.from:n.to] {
+			w.dst = append(w.dst, byte(c.def()))
+			if v, ok := c.value(); ok {
+				w.dst = append(binary.LittleEndian.AppendUint32(w.dst, uint32(len(v))), v...)
+			}
+			c.next()
+		}
+		return
+	}
 	first := w.cursors[n.from]
 	if n.optional {
 		exists := first.def() >= n.def

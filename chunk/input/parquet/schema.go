@@ -222,6 +222,9 @@ func noColumn(name string, all []*node) error {
 func (f *File) Columns() (list []format.Column) {
 	for _, n := range f.members {
 		t, lost := n.typed()
+		if n.isFile() {
+			t, lost = parquet.StructOf(n.children[0].name, n.children[1].name), ""
+		}
 		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost, Bytes: n.isBytes()})
 	}
 	return list
@@ -232,9 +235,6 @@ func (f *File) Columns() (list []format.Column) {
 // never null, except for floats, among which null is NaN: so where they may be null, the values
 // decide.
 func (n *node) typed() (t parquet.Type, lost string) {
-	if n.isFile() {
-		return parquet.Bytes, "struct of bytes and path"
-	}
 	switch n.kind {
 	case objectNode:
 		return parquet.JSON, "struct"

@@ -30,6 +30,7 @@ if rows:
         assert first[name] == line[name], (name, first[name], line[name])
     assert str(first["decimal(38,0)"]) == "-12345678901234567890123456789012345678", first
     assert str(first["decimal(7,2)"]) == "-12345.67" and [str(d) for d in first["decimal(5,1)[]"]] == ["1.5", "-2.0"], first
+    assert first["struct(bytes,path)"] == {"bytes": b"\x00\xff", "path": "é.png"} and first["struct(path,bytes)"] == {"path": None, "bytes": b""}, first
     assert first["bytes"] == b"\x00\xff" and first["binary(3)"] == b"abc" and str(first["date"]) == "2026-01-31", first
     assert table.column("vector").null_count == len(range(1, rows, 3)), table.column("vector").null_count
     assert json.loads(table.column("_error")[2].as_py())["kind"] == "row"

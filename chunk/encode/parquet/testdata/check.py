@@ -4,6 +4,7 @@ In the lines, the values of typed columns are numbers or lists; "NaN" and "Infin
 written as in Python. The first line of FILE.schema.json names the columns of type json.
 """
 
+import base64
 import json
 import math
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 
@@ -44,13 +46,15 @@ for line in open(base + ".jsonl", encoding="utf-8"):
         value = row.get(c["name"])
         if c["type"].startswith("float32") and value is not None:
             value = np.asarray(value, np.float32).tolist()
+        if c["type"].startswith("struct") and value is not None:
+            value["bytes"] = None if value["bytes"] is None else base64.b64decode(value["bytes"])
         row[c["name"]] = value
     expected.append(row)
 
 parquet = pq.ParquetFile(sys.argv[1], page_checksum_verification=True)
 table = parquet.read()
 check("pyarrow", table.to_pylist(), expected)
-types = {"bool": pa.bool_(), "int64": pa.int64(), "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(), "bytes": pa.binary()}
+types = {"bool": pa.bool_(), "int64": pa.int64(), "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(), "bytes": pa.binary(), "struct(path,bytes)": pa.struct([("path", pa.string()), ("bytes", pa.binary())])}
 for c in columns:
     if c["type"] == "json":
         continue
@@ -82,7 +86,10 @@ for g in range(parquet.metadata.num_row_groups):
         statistics = chunk.statistics
         if chunk.compression != "ZSTD" or "PLAIN_DICTIONARY" in chunk.encodings or statistics is None or not chunk.has_offset_index:
             sys.exit(f"column {chunk.path_in_schema}: {chunk}")
-        column = group.column(chunk.path_in_schema.split(".")[0])
+        name, *inside = chunk.path_in_schema.split(".")
+        column = group.column(name)
+        if name == "file":
+            column = pc.struct_field(column, inside[0])
         if statistics.null_count != column.null_count:
             sys.exit(f"column {chunk.path_in_schema}: {statistics.null_count} nulls, want {column.null_count}")
         if statistics.has_min_max:
