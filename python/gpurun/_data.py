@@ -22,7 +22,9 @@ def source(data):
         return Files(paths)
     if _is_dataset(data):
         files = _whole_files(data)
-        return Tables(data, _dataset_batches, str(data._fingerprint)) if files is None else Files(files, len(data))
+        given = Tables(data, _dataset_batches, str(data._fingerprint)) if files is None else Files(files, len(data))
+        given.features = data.features
+        return given
     if _arrow_of(data) is not None:
         return Tables(data, _arrow_of(data))
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
@@ -39,7 +41,7 @@ def _splits(data):
 class Files:
     """Files, by their names, patterns or URLs."""
 
-    tabular = True
+    tabular, features = True, None  # features: of a Dataset
 
     def __init__(self, paths, records=None):
         self.arguments, self.settings, self.records = paths, {}, records
@@ -64,7 +66,7 @@ class Files:
 class Tables:
     """A table, streamed in Arrow's format."""
 
-    tabular = True
+    tabular, features = True, None
 
     def __init__(self, data, batches, known=None):
         self.data, self.batches, self.known = data, batches, known
@@ -100,7 +102,7 @@ class Tables:
 class Records:
     """Dicts or JSON lines, streamed."""
 
-    tabular = False
+    tabular, features = False, None
 
     def __init__(self, data):
         self.data, self.arguments, self.settings, self.records = data, ["-"], {}, _length(data)

@@ -43,8 +43,10 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     folder = job_folder(output, settings.get("work_dir"))
     streamed = Streamed(folder, functions, source, settings)
     if streamed.is_done(output):
-        return finished(output, allow_failed)
-    source = source.saved(streamed.copy)
+        result = finished(output, allow_failed)
+        result._features = source.features
+        return result
+    features, source = source.features, source.saved(streamed.copy)
     kernel = save(function, functions, folder)
     try:
         result = attempt(lambda: _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **settings))
@@ -54,7 +56,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
             error.args = (error.args[0] + "; a list of texts is a list of files: for records, pass [{\"text\": text} for text in texts]",)
         raise
     streamed.save(result)
-    result._temporary = temporary
+    result._temporary, result._features = temporary, features
     return result
 
 
@@ -231,7 +233,7 @@ def retry(result, function=None, *, progress=None, allow_failed=False, **setting
     if function is not None:
         kernel = save(function, steps(function), job_folder(output, settings.get("work_dir")))
     again = attempt(lambda: _job.retry(kernel, output, progress=progress, allow_failed=allow_failed, **settings))
-    again._temporary = getattr(result, "_temporary", None)
+    again._temporary, again._features = getattr(result, "_temporary", None), getattr(result, "_features", None)
     return again
 
 

@@ -14,6 +14,7 @@ class Result:
     def __init__(self, report, output, exit_code, temporary=None):
         self.report, self.output, self.exit_code = report, output, exit_code
         self._temporary = temporary  # removed with the result
+        self._features = None  # of the Dataset that it was made of
 
     @property
     def succeeded(self):
@@ -65,9 +66,14 @@ class Result:
         return pandas.DataFrame(list(self.records()))
 
     def to_dataset(self):
-        """The output as a datasets.Dataset."""
+        """The output as a datasets.Dataset. Columns of the Dataset that it was made of keep what they are: images, labels."""
         import datasets
-        return datasets.Dataset(self.to_arrow())
+        table = self.to_arrow()
+        features = datasets.Features.from_arrow_schema(table.schema)
+        for name, was in (self._features or {}).items():
+            if name in features and table.schema.field(name).type == datasets.Features({name: was}).arrow_schema.field(name).type:
+                features[name] = was
+        return datasets.Dataset(table, info=datasets.DatasetInfo(features=features))
 
     def _files(self):
         if not os.path.isdir(self.output):

@@ -246,6 +246,21 @@ class Maps(Session):
             self.assertEqual(result.to_arrow().column("b").type, kind)
             self.assertTrue(result.to_arrow().column("b").equals(table.column("b")))
 
+    def test_features(self):
+        """The images and labels of a Dataset are images and labels in the result."""
+        try:
+            import datasets, PIL
+        except ImportError:
+            self.skipTest("SKIPPED: no datasets, or no Pillow")
+        features = datasets.Features({"image": datasets.Image(decode=False), "label": datasets.ClassLabel(names=["cat", "dog"]), "n": datasets.Value("int64")})
+        data = datasets.Dataset.from_dict({"image": [{"bytes": b"abc", "path": None}] * 3, "label": [0, 1, 0], "n": [1, 2, 3]}, features=features)
+        for given in (data, data.filter(lambda record: record["n"] > 1)):
+            call = functools.partial(gpurun.map, lambda batch: {"n": [str(n) for n in batch["n"]]}, given, **CPU)
+            for result in (call(), call()):
+                made = result.to_dataset()
+                self.assertEqual((made.features["image"], made.features["label"], made.features["n"].dtype), (features["image"], features["label"], "string"))
+                self.assertEqual(made[0]["image"]["bytes"], b"abc")
+
     def test_several_machines(self):
         """Shards computed one after the other, and merged."""
         with open("in.jsonl", "w", encoding="utf-8") as file:
