@@ -122,7 +122,7 @@ test-race: tools venv
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...
 
 # Tests of Python kernels need numpy, those of the example with images Pillow, those of Parquet
-# files pyarrow. Torch is tested if it is installed.
+# files pyarrow. Torch is tested if $$GPURUN_TEST_PYTHON has it.
 venv: .venv/ready
 .venv/ready: scripts/test-requirements.txt
 	@echo "creating .venv with numpy, pyarrow and others for the tests of Python kernels"

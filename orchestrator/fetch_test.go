@@ -262,7 +262,7 @@ func TestNoFileCanBeFetched(t *testing.T) {
 	for _, kernel := range []string{"test-files", "test-files-each"} {
 		t.Run(kernel, func(t *testing.T) {
 			t.Parallel()
-			const n = 10_000
+			const n = 4_000
 			server := serveFiles(t)
 			server.gone = true
 			var in strings.Builder

@@ -1,6 +1,7 @@
 package orchestrator_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -109,12 +110,16 @@ func TestInputGoneMeanwhile(t *testing.T) {
 	in := numbered(400)
 	d := newJobDir(t, in)
 	c := slowJob(d)
+	c.Kernel.Config = fmt.Appendf(nil, `{"Milliseconds":50,"Until":%q}`, d.join("gone")) // chunks remain, on a busy machine, too
 	move := func(from, to string) {
 		if err := os.Rename(d.join(from), d.join(to)); err != nil {
 			t.Error(err)
 		}
 	}
-	_, _, err := disturbed(t, c, func() { move("in.jsonl", "away") })
+	_, _, err := disturbed(t, c, func() {
+		move("in.jsonl", "away")
+		touch(d.join("gone"))
+	})
 	wantFault(t, err, fault.Storage, "in.jsonl", "no such file")
 	move("away", "in.jsonl")
 	resumes(t, d, c)

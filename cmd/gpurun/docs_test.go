@@ -55,7 +55,7 @@ func docGoEnvironment(t *testing.T) []string {
 	if err != nil || len(values) != 2 {
 		t.Fatalf("go env: %q, %v", out, err)
 	}
-	return []string{"GOMODCACHE=" + values[0], "GOCACHE=" + values[1], "GOFLAGS=-mod=mod -trimpath", "CGO_CFLAGS=" + os.Getenv("CGO_CFLAGS"), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local"}
+	return []string{"GOMODCACHE=" + values[0], "GOCACHE=" + values[1], "GOFLAGS=-mod=mod -trimpath -ldflags=-w", "CGO_CFLAGS=" + os.Getenv("CGO_CFLAGS"), "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local"}
 }
 
 // reader does what a page says, in its order.
