@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,8 +62,13 @@ func TestNextChunkReadAhead(t *testing.T) {
 		cmpopts.IgnoreFields(wire.Stats{}, "Busy", "Input", "Output", "Latency", "Batches", "Restarts", "Retries"), // crashes in the other chunk count too
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".File" }, cmp.Ignore()),
 	}
-	for first := range inputs {
-		for second := range inputs {
+	names := slices.Sorted(maps.Keys(inputs))
+	half := rand.IntN(2) // of the pairs; make test-all runs both
+	for i, first := range names {
+		for k, second := range names {
+			if (i+k)%2 != half && os.Getenv("GPURUN_TEST_ALL") == "" {
+				continue
+			}
 			t.Run(first+" "+second, func(t *testing.T) {
 				w := newWorker(t, "members", 4)
 				w.assigned = make(chan wire.Assign, 1)
