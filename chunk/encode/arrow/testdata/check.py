@@ -24,7 +24,7 @@ assert types["vector"] == "fixed_size_list<element: float not null>[4]", types["
 assert types["grid"].startswith("fixed_size_list<element: fixed_size_list<element: int64 not null>[3] not null>[2]"), types["grid"]
 assert types["int8"] == "int8" and types["decimal(76,5)"] == "decimal256(76, 5)" and types["timestamptz(ns)"] == "timestamp[ns, tz=UTC]", types
 if rows:
-    first = table.slice(0, 1).to_pylist()[0]
+    first = table.slice(0, 1).select([name for name in types if "(ns)" not in name]).to_pylist()[0]  # Python has no nanoseconds
     assert first["vector"] == [0, 1, 2, 3] and first["grid"] == [[0, 1, 2], [3, 4, 5]] and first["flag"] is False, first
     for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "string", "string[]", "int16[][]", "bool[]"):
         assert first[name] == line[name], (name, first[name], line[name])
