@@ -114,3 +114,32 @@ func (c Column) Leaf() (physical int32, size int) {
 	of, _ := c.Type.Base().traits()
 	return of.physical, Size(of.physical, of.length)
 }
+
+// Leaf is what a file stores apart: a column, or a member of a struct.
+type Leaf struct {
+	Column        // with the name of the struct, but the type of the member
+	Member string // "" if the column is not a struct
+	First  bool   // it is the first member of a struct
+}
+
+// Exists returns the byte before a value.
+func (l Leaf) Exists() byte {
+	if l.Member != "" {
+		return memberExists
+	}
+	return exists
+}
+
+// Leaves returns what a file stores of all columns, in order.
+func (s Schema) Leaves() (list []Leaf) {
+	for _, c := range s.All() {
+		members := c.Type.Members()
+		for i, m := range members {
+			list = append(list, Leaf{Column: Column{Name: c.Name, Type: m.Type}, Member: m.Name, First: i == 0})
+		}
+		if members == nil {
+			list = append(list, Leaf{Column: c})
+		}
+	}
+	return list
+}

@@ -20,18 +20,6 @@ func StructOf(members ...string) Type {
 	return structure + Type("("+strings.Join(members, ",")+")")
 }
 
-// Members returns the members of a struct, nil for another type.
-func (t Type) Members() (list []Column) {
-	of, _ := t.traits()
-	if of.kind != structure {
-		return nil
-	}
-	for name := range strings.SplitSeq(string(t[len(structure)+1:len(t)-1]), ",") {
-		list = append(list, Column{Name: name, Type: map[string]Type{BytesMember: Bytes, PathMember: String}[name]})
-	}
-	return list
-}
-
 // JoinBytes returns the type of a column that has values of both types, which are of bytes or structs of them.
 func JoinBytes(a, b Type) Type {
 	switch {
@@ -43,40 +31,11 @@ func JoinBytes(a, b Type) Type {
 	return Bytes
 }
 
-// Leaf is what a file stores apart: a column, or a member of a struct.
-type Leaf struct {
-	Column        // with the name of the struct, but the type of the member
-	Member string // "" if the column is not a struct
-	First  bool   // it is the first member of a struct
-}
-
 // The byte before a value in a row: how much of it exists. It is 0 for a null.
 const (
 	exists       byte = 1 // of a struct: its member is null
 	memberExists byte = 2
 )
-
-// Exists returns the byte before a value.
-func (l Leaf) Exists() byte {
-	if l.Member != "" {
-		return memberExists
-	}
-	return exists
-}
-
-// Leaves returns what a file stores of all columns, in order.
-func (s Schema) Leaves() (list []Leaf) {
-	for _, c := range s.All() {
-		members := c.Type.Members()
-		for i, m := range members {
-			list = append(list, Leaf{Column: Column{Name: c.Name, Type: m.Type}, Member: m.Name, First: i == 0})
-		}
-		if members == nil {
-			list = append(list, Leaf{Column: c})
-		}
-	}
-	return list
-}
 
 // addStruct appends a struct that a line has.
 func (c *rowColumn) addStruct(dst, value []byte) ([]byte, error) {

@@ -59,6 +59,18 @@ const listSuffix = "[]"
 // MaxDepth is how many lists may be nested.
 const MaxDepth = 8
 
+// Members returns the members of a struct, nil for another type.
+func (t Type) Members() (list []Column) {
+	of, _ := t.traits()
+	if of.kind != structure {
+		return nil
+	}
+	for name := range strings.SplitSeq(string(t[len(structure)+1:len(t)-1]), ",") {
+		list = append(list, Column{Name: name, Type: map[string]Type{BytesMember: Bytes, PathMember: String}[name]})
+	}
+	return list
+}
+
 // List returns the type of lists of t.
 func (t Type) List() Type { return t + listSuffix }
 
