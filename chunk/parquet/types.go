@@ -218,7 +218,7 @@ func (t Type) wrongParameters() string {
 	case fixed:
 		return fmt.Sprintf("write binary, or binary(16) for values of 16 bytes, at most %d", MaxFixed)
 	case structure:
-		return "a struct has the members bytes and path, and is in no list: struct(bytes,path)"
+		return "a struct has the members bytes and path, and cannot be in a list; write struct(bytes,path)"
 	case Time, TimeUTC, Timestamp, TimestampUTC:
 		return fmt.Sprintf("the units are ms, us and ns: %s(ns)", kind)
 	}

@@ -18,7 +18,7 @@ func TestParseTypes(t *testing.T) {
 		"int8": "int8", "uint64": "uint64", "binary": "bytes", "binary[]": "bytes[]", "binary(16)": "binary(16)", "uuid[][]": "uuid[][]",
 		"timestamp(us)": "timestamp", "timestamptz(us)[]": "timestamptz[]", "timestamp(ns)": "timestamp(ns)", "time(ms)": "time(ms)",
 		"decimal(38,10)": "decimal(38,10)", "decimal(38, 10)": "decimal(38,10)", "decimal(1,1)[]": "decimal(1,1)[]",
-		"struct(bytes, path)": "struct(bytes,path)", "struct(path,bytes)": "struct(path,bytes)", "struct(bytes,path)[]": "error: a struct has the members bytes and path, and is in no list", "struct": "error: a struct has", "struct(a)": "error: a struct has",
+		"struct(bytes, path)": "struct(bytes,path)", "struct(path,bytes)": "struct(path,bytes)", "struct(bytes,path)[]": "error: a struct has the members bytes and path, and cannot be in a list", "struct": "error: a struct has", "struct(a)": "error: a struct has",
 		"decimal": "error: a decimal has up to 76 digits", "decimal(77,0)": "error: a decimal has", "decimal(5,6)": "error: a decimal has", "decimal(05,2)": "error: a decimal",
 		"decimal(5)": "error: a decimal", "decimal(5,2": "error: a decimal", "timestamp(s)": "error: the units are ms, us and ns: timestamp(ns)",
 		"binary(0)": "error: write binary", "int": "error: uint64, float32, float64, decimal(P,S), string, json, bytes or binary, binary(N), struct(bytes,path), uuid, date, time, timestamp, timestamptz",

@@ -30,10 +30,10 @@ type Block struct {
 	Beside int
 }
 
-// read has the memory of blocks that were read: to clear new memory costs a tenth of decoding.
+// read has the memory of blocks that were read. Clearing new memory takes a tenth of the time of decoding.
 var read = sync.Pool{New: func() any { return new([]byte) }}
 
-// NewLines returns memory for the lines of a block, about size of them.
+// NewLines returns memory for the lines of a block, which have about this size.
 func NewLines(size int64) []byte {
 	lines := *read.Get().(*[]byte)
 	if int64(cap(lines)) >= size {
@@ -143,7 +143,7 @@ func (l *Reader) run(group Group, memory *Share, blocks chan<- block) {
 	}
 }
 
-// next returns the next block, after which the one before it is used again.
+// next returns the next block. The memory of the one before it is used again.
 func (l *Reader) next() ([]byte, error) {
 	if before := l.lines; cap(before) >= BlockBytes {
 		l.lines = nil

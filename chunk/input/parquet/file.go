@@ -130,7 +130,8 @@ func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, w
 	return nil
 }
 
-// keep keeps the buffers of a row group for the next one, unless they take much of the memory that it may take.
+// keep keeps the buffers of a row group for the next one, unless they take a quarter of the memory that
+// decoding may take: the next one may need it for other columns.
 func (f *File) keep(cursors []*cursor) {
 	taken := int64(0)
 	for _, c := range cursors {
