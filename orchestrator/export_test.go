@@ -7,7 +7,6 @@ import (
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/orchestrator/scaling"
-	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/worker/early"
 )
@@ -60,11 +59,14 @@ func WithFirstProbe(c Config, d time.Duration) Config {
 	return c
 }
 
+// simulatedInterval is how much time passes between two steps of a simulated scaler.
+const simulatedInterval = 500 * time.Millisecond
+
 // WithScaling makes gpurun choose the number of workers, as on a machine with this
 // number of cores, and makes its time run faster.
 func WithScaling(c Config, cores int, speed float64) Config {
 	c.Devices.WorkersPerGPU, c.Options.devices.CPUs = AutoWorkers, cores
-	c.Options.scaleEvery = time.Duration(float64(scaler.Interval) / speed)
+	c.Options.scaleEvery = time.Duration(float64(simulatedInterval) / speed)
 	c.Options.scaleFigures = func(f *scaling.Figures) {
 		for _, d := range []*time.Duration{&f.Time, &f.Busy, &f.Load, &f.Remaining} {
 			*d = time.Duration(float64(*d) * speed)
@@ -87,11 +89,11 @@ func WithLanes(c Config, lanes int) Config {
 	var now, busy time.Duration
 	var batches int64
 	c.Options.scaleFigures = func(f *scaling.Figures) {
-		now += scaler.Interval
-		busy += time.Duration(f.Workers) * scaler.Interval
+		now += simulatedInterval
+		busy += time.Duration(f.Workers) * simulatedInterval
 		batches += int64(80 * min(f.Workers, lanes))
 		f.Time, f.Busy, f.Records, f.Bytes, f.Batches = now, busy, batches, 1000*batches, batches
-		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaler.Interval, time.Hour, -1, -1, 0, 0
+		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = simulatedInterval, time.Hour, -1, -1, 0, 0
 	}
 	return c
 }
@@ -102,15 +104,15 @@ func WithOthers(c Config, freed func() bool) Config {
 	var now, busy time.Duration
 	var batches int64
 	c.Options.scaleFigures = func(f *scaling.Figures) {
-		now += scaler.Interval
-		busy += time.Duration(f.Workers) * scaler.Interval
+		now += simulatedInterval
+		busy += time.Duration(f.Workers) * simulatedInterval
 		speed, idle, wants := 1, 0.05, 4.0
 		if freed() {
 			speed, idle, wants = f.Workers, f.Cores-float64(f.Workers), 1
 		}
 		batches += int64(80 * speed)
 		f.Time, f.Busy, f.Records, f.Bytes, f.Batches = now, busy, batches, 1000*batches, batches
-		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = scaler.Interval, time.Hour, -1, idle, 0, 0
+		f.Load, f.Remaining, f.GPUBusy, f.IdleCores, f.HostFree, f.HostEach = simulatedInterval, time.Hour, -1, idle, 0, 0
 		f.Runnable = wants * float64(f.Workers)
 	}
 	return c

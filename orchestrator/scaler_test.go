@@ -159,7 +159,7 @@ func TestOpeningPausesNoWorker(t *testing.T) {
 	}
 }
 
-// A first batch that takes long while the GPU and the cores are idle adds workers before it ends: here
+// A first batch during which the GPU and the cores are idle adds workers before it ends: here
 // it ends only when they are there.
 func TestJobGrowsDuringALongFirstBatch(t *testing.T) {
 	d, config, seen := crowded(t, 1600, 8, 0)

@@ -10,8 +10,8 @@
 // searches again only when the batches change character, the device's other users change,
 // or, a few times, when cores are idle that other processes used. Workers that share a CPU
 // start at the upper bound and are halved instead while they compete for cores and fewer are
-// not slower. A first batch that takes long on an idle GPU is reason enough to add workers that are
-// cheap to open, before any rate is known.
+// not slower. A first worker that leaves the GPU idle is reason enough to add workers that are
+// cheap to open, before its rate is known.
 package scaling
 
 import "time"
@@ -91,13 +91,13 @@ const (
 	// busy the GPU is.
 	mostFactor  = 16.0
 	blindFactor = 4.0
-	// earlyAfter is how long the first batch must take before workers are added without a measured rate,
-	// earlyLoad how long one may take to open, earlyBusy how busy the GPU may be, earlyMost how many there
-	// may be.
-	earlyAfter = time.Second
-	earlyLoad  = 3 * time.Second
-	earlyBusy  = 0.5
-	earlyMost  = 8
+	// Workers are added without a measured rate if one takes at most earlyLoad to open and the GPU was busy
+	// for at most earlyBusy of the first one's time.
+	earlyLoad = 3 * time.Second
+	earlyBusy = 0.5
+	// steep is the exponent from which the rate has grown with the workers so much that fewer of them are
+	// certainly slower.
+	steep = 0.65
 	// Margin is the factor by which a worker may exceed the memory that others use.
 	Margin = 1.15
 	// leastFree is the host memory below which a worker is removed.

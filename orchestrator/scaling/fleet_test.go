@@ -122,7 +122,7 @@ func (m fleet) run(s *Search) result {
 		switch {
 		case f.Cold >= sampling && m.busy != nil:
 			f.GPUBusy = 0.02
-		case ready != before || len(loads) > 0:
+		case ready != before || len(loads) > 0 && ready != 1:
 			f.GPUBusy, steady = -1, now
 		case now-steady >= sampling && m.busy != nil:
 			f.GPUBusy = min(1, m.busy(active))
@@ -150,6 +150,7 @@ func (m fleet) run(s *Search) result {
 				f.Load = m.opening(added) + m.cold
 			}
 			ready = min(ready, d.Workers)
+			loads = loads[:min(len(loads), d.Workers-ready)] // those leave first
 			wanted = d.Workers
 			r.most = max(r.most, wanted)
 		}

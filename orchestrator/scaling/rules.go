@@ -139,5 +139,5 @@ func headroom(f Figures) float64 {
 // memory again as the model.
 func earlyTarget(f Figures, cap int) int {
 	f.Workers, f.DeviceEach, f.HostEach = 1, 2*f.DeviceEach, 2*f.HostEach
-	return min(earlyMost, target(f, cap))
+	return target(f, cap)
 }

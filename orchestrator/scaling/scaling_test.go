@@ -117,7 +117,7 @@ func TestShortJobs(t *testing.T) {
 			cold := known
 			cold.cold = 11 * time.Second
 			check(fmt.Sprintf("%s, %.0f s", name, seconds), known, 1.15)
-			check(fmt.Sprintf("%s, %.0f s, long first batches", name, seconds), cold, 1.35)
+			check(fmt.Sprintf("%s, %.0f s, long first batches", name, seconds), cold, 1.25)
 			check(fmt.Sprintf("%s, %.0f s, not monitored", name, seconds), m, 1.25)
 			check(fmt.Sprintf("%s, %.0f s, without a template", name, seconds), fresh, 2)
 		}

@@ -30,7 +30,8 @@ type Search struct {
 	window  window
 	seen    []point // in this search
 	middle  bool    // the midpoint is being tried
-	early   bool    // workers were added before anything was measured
+	jumped  bool    // workers were added before anything was measured, which happens once
+	early   bool    // those load, or have not been measured yet
 	alone   rate    // of the first worker, while those load
 	settled bool
 
@@ -57,19 +58,18 @@ func Down(workers int) *Search {
 	return &Search{down: true, wanted: max(1, workers), first: max(1, workers), idle: -1}
 }
 
-// Step takes the device's current figures and decides. It needs them twice a second while it
+// Step takes the device's current figures and decides. It needs them at least twice a second while it
 // searches, and less often once it has settled.
 func (s *Search) Step(f Figures) Decision {
 	if d, removed := s.relieve(f); removed {
 		return d
 	}
-	if s.growsEarly(f) {
-		s.early = true
-		return s.change(earlyTarget(f, s.cap), "the first batch takes long while the GPU and the cores are idle")
+	if more := earlyTarget(f, s.cap); s.growsEarly(f, more) {
+		s.jumped, s.early = true, true
+		return s.change(more, "one leaves the GPU and the cores idle")
 	}
 	if !s.complete(f) {
-		s.measureAlone(f)
-		return s.keep()
+		return s.whileLoading(f)
 	}
 	measured, known := s.window.add(f, s.enough)
 	if !known {
@@ -82,24 +82,37 @@ func (s *Search) Step(f Figures) Decision {
 	return s.decide(f, measured)
 }
 
-// growsEarly reports whether to add workers before the first one has computed anything. Its first batch
-// takes long: frameworks compile, and load parts of themselves. Every further worker would take as
-// long again, so that a short job would be over before they pay off.
-func (s *Search) growsEarly(f Figures) bool {
-	return !s.down && !s.settled && s.wanted == 1 && f.Workers == 0 && f.Loading == 1 && !f.Unsteady &&
-		f.Cold >= earlyAfter && f.Load <= earlyLoad && f.GPUBusy >= 0 && f.GPUBusy <= earlyBusy && earlyTarget(f, s.cap) > 1
+// growsEarly reports whether to add workers before the rate of the first one is known, which takes
+// seconds: a short job has few. Its first batch may take long, too: frameworks compile, and load parts
+// of themselves. Others then take as long, so that they had better begin at once.
+func (s *Search) growsEarly(f Figures, more int) bool {
+	if s.down || s.settled || s.jumped || s.wanted > 1 || len(s.seen) > 0 || f.Workers+f.Loading != 1 || f.Unsteady ||
+		f.Load > earlyLoad || f.GPUBusy < 0 || f.GPUBusy > earlyBusy || more < 2 {
+		return false
+	}
+	if f.Workers == 0 {
+		return f.Cold > 0
+	}
+	f.fed, f.expected = 1, firstExpected
+	number, _ := objection(f, more)
+	return number == 0
 }
 
-// measureAlone measures the first worker while those load that were added early: what they bring is
-// compared with its rate.
-func (s *Search) measureAlone(f Figures) {
+// whileLoading measures the first worker while those load that were added early: what they bring is
+// compared with its rate. They are not needed if it keeps the GPU busy by itself.
+func (s *Search) whileLoading(f Figures) Decision {
 	if !s.early || f.Workers != 1 {
-		return
+		return s.keep()
+	}
+	if f.GPUBusy >= busyGPU {
+		s.early = false
+		return s.change(1, fmt.Sprintf("the GPU is %.0f%% busy", 100*f.GPUBusy))
 	}
 	f.Loading = 0
 	if measured, known := s.window.add(f, func(Figures, rate) bool { return true }); known {
 		s.alone = measured
 	}
+	return s.keep()
 }
 
 // enough reports whether a rate is certain enough for what depends on it: whether the last step is
@@ -188,7 +201,8 @@ func (s *Search) complete(f Figures) bool {
 
 // decide decides after the current count has been measured.
 func (s *Search) decide(f Figures, measured rate) Decision {
-	if s.early && s.alone.records > 0 {
+	blind := s.early && s.alone.records > 0
+	if blind {
 		s.seen = append(s.seen, point{workers: 1, rate: s.alone})
 	}
 	s.early = false
@@ -208,6 +222,9 @@ func (s *Search) decide(f Figures, measured rate) Decision {
 	s.expect(&f)
 	more := target(f, s.cap)
 	if number, why := objection(f, more); number > 0 {
+		if middle := f.Workers / 2; blind && middle > 1 && f.expected < steep && pays(f, middle, middleGain) {
+			return s.tryMiddle(middle)
+		}
 		return s.hold(f, number, why)
 	}
 	return s.change(more, s.brought())
@@ -250,13 +267,17 @@ func (s *Search) base() point {
 // afterFlat tries the midpoint once after a step that brought too little, and settles.
 func (s *Search) afterFlat(f Figures, base, tried point) Decision {
 	if middle := (base.workers + tried.workers) / 2; !s.middle && middle > base.workers && middle < tried.workers && pays(f, middle, middleGain) {
-		why := s.brought() + "; trying the midpoint"
-		s.middle = true
-		return s.change(middle, why)
+		return s.tryMiddle(middle)
 	}
 	best := s.best(nearly)
 	s.wanted = best.workers
 	return s.settle(f, best.rate, s.next(best))
+}
+
+func (s *Search) tryMiddle(workers int) Decision {
+	why := s.brought() + "; trying the midpoint"
+	s.middle = true
+	return s.change(workers, why)
 }
 
 // decideDown halves the workers while they compete for cores and fewer are not slower.

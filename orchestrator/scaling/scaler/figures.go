@@ -94,8 +94,8 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 	if !ok || h.Problem != "" {
 		return
 	}
-	if f.Workers != g.before.Workers || f.Loading > 0 && (f.Cold == 0 || g.before.Cold == 0) {
-		g.steady = time.Now()
+	if now, before := computing(*f), computing(g.before); now != before || now == 0 {
+		g.steady = time.Now().Add(-f.Cold)
 	}
 	seen := h.Sample.Time.After(g.steady.Add(sampleTime))
 	if percent, known := h.Sample.Utilization.Get(); known && seen {
@@ -115,6 +115,14 @@ func (g *group) addDevice(w Work, f *scaling.Figures) {
 	if workers := w.Ready + w.Loading; workers > 0 {
 		f.DeviceEach = max(own/uint64(workers), g.scaler.MinMemory)
 	}
+}
+
+// computing returns how many workers compute. Of those that compute their first batch, it counts one.
+func computing(f scaling.Figures) int {
+	if f.Cold > 0 {
+		return f.Workers + 1
+	}
+	return f.Workers
 }
 
 // ownMemory returns how much of a device's memory the job's processes use. Where the

@@ -28,7 +28,7 @@ type Options struct {
 	More      func(ctx context.Context, device gpu.Device, bytes uint64) error
 	Usable    func(total uint64) uint64
 	MinMemory uint64
-	// Every replaces Interval, and Simulate what was measured; 0 and nil unless for tests.
+	// Every replaces interval, and Simulate what was measured; 0 and nil unless for tests.
 	Every    time.Duration
 	Simulate func(*scaling.Figures)
 }

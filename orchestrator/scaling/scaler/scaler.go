@@ -17,10 +17,10 @@ import (
 	"github.com/gpurun/gpurun/orchestrator/scaling"
 )
 
-// Interval is how often the number of workers is reconsidered while it is searched for, and
+// interval is how often the number of workers is reconsidered while it is searched for, and
 // restInterval when it is settled.
 const (
-	Interval     = 500 * time.Millisecond
+	interval     = 250 * time.Millisecond
 	restInterval = 2 * time.Second
 )
 
@@ -158,7 +158,7 @@ func (s *Scaler) Run(ctx context.Context) {
 		return
 	}
 	s.meter = resources.NewMeter(resources.System{})
-	every := cmp.Or(s.Every, Interval)
+	every := cmp.Or(s.Every, interval)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	step := func() {
