@@ -183,7 +183,7 @@ func checkCalls(t *testing.T, d jobDir, n, kills, concurrency int) {
 // awaitCalls waits until the kernel was called for this number of records.
 func awaitCalls(t *testing.T, d jobDir, n int) {
 	t.Helper()
-	awaitCount(t, d, "calls", n, func() int { return len(countCalls(d.join("calls"))) })
+	awaitCount(t, d, "calls", n, func() int { return called(d.join("calls")) })
 }
 
 // awaitCount waits until a number has reached n.
@@ -365,10 +365,10 @@ func TestConcurrentPause(t *testing.T) {
 	awaitCalls(t, d, 20)
 	control.Pause()
 	// What was in flight ends, and nothing follows it.
-	sent, before := len(countCalls(d.join("calls"))), -1
+	sent, before := called(d.join("calls")), -1
 	for sent != before {
 		time.Sleep(300 * time.Millisecond)
-		sent, before = len(countCalls(d.join("calls"))), sent
+		sent, before = called(d.join("calls")), sent
 	}
 	if sent == n {
 		t.Error("all records were sent during a pause")

@@ -49,7 +49,7 @@ var slowInputs = map[string]func(d jobDir, c *orchestrator.Config){
 
 // awaitCalled waits until the kernel was called for n records.
 func awaitCalled(d jobDir, n int) bool {
-	for deadline := time.Now().Add(time.Minute); len(countCalls(d.join("calls"))) < n; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); called(d.join("calls")) < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return false
 		}
@@ -86,7 +86,7 @@ func TestSlowRecordAmongChunks(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if r, err := runContext(t, ctx, c); err != nil {
-				t.Fatalf("%d of %d records were sent: %v\n%s", len(countCalls(d.join("calls"))), n, err, d.logs())
+				t.Fatalf("%d of %d records were sent: %v\n%s", called(d.join("calls")), n, err, d.logs())
 			} else if r.Succeeded != n {
 				t.Errorf("%d succeeded", r.Succeeded)
 			}

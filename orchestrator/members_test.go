@@ -86,7 +86,7 @@ func TestNeededMembersOfInputs(t *testing.T) {
 			_, err := run(t, c)
 			if test.want != "" {
 				wantFault(t, err, fault.Usage, test.want)
-				if len(countCalls(d.join("calls"))) > 0 {
+				if called(d.join("calls")) > 0 {
 					t.Error("the kernel was called")
 				}
 				return

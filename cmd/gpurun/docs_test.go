@@ -331,7 +331,9 @@ func (r *reader) console(step docStep) {
 // earlier command wrote there, unless the page resumes it.
 //
 // A server runs in the background from where the page starts it, on a free port instead of the
-// one in the page. Programs that no machine for tests has are stand-ins (testdata/standins).
+// one in the page. A module that the page builds is completed by the go command first, and then
+// compiled in a workspace with gpurun, whose packages are then those that this test was built
+// from: as a dependency, they would be compiled once more. Programs that no machine for tests has are stand-ins (testdata/standins).
 // Machines share /shared: here, the folder of the page.
 const prelude = `
 keep=$KEEP
@@ -360,6 +362,14 @@ gpurun() {
 	else
 		command gpurun "${words[@]}"
 	fi
+}
+go() {
+	[ "$1" = build ] || [ "$1" = run ] || { command go "$@"; return; }
+	command go list -mod=mod -deps . > /dev/null
+	[ -e go.work ] || command go work init . "$SOURCE"
+	local words=() word
+	for word; do [ "$word" = -mod=mod ] || words+=("$word"); done
+	GOFLAGS=${GOFLAGS/-mod=mod /} command go "${words[@]}"
 }
 vllm() {
 	command vllm "$@" &
