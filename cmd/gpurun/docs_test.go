@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,12 +33,12 @@ func TestDocs(t *testing.T) {
 		t.Skip("SKIPPED: no bash: the commands of the documentation are not run")
 	}
 	downloadModules(t)
-	stub, goEnv := nvmlStub(t), docGoEnvironment(t)
+	env := append(docGoEnvironment(t), "NVMLSTUB_DIR="+nvmlStub(t), "XDG_CACHE_HOME="+t.TempDir()) // pages share what Python has compiled
 	for _, page := range pages {
 		if len(page.steps) > 0 {
 			t.Run(page.path, func(t *testing.T) {
 				t.Parallel()
-				newReader(t, page, append(goEnv, "NVMLSTUB_DIR="+stub)).read()
+				newReader(t, page, slices.Clip(env)).read()
 			})
 		}
 	}

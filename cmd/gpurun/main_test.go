@@ -72,12 +72,13 @@ func installForScripts(program string) error {
 
 // TestScripts runs the command lines of the documentation, and user errors.
 func TestScripts(t *testing.T) {
-	stub := nvmlStub(t)
+	stub, cache := nvmlStub(t), t.TempDir()
 	downloadModules(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv("XDG_CACHE_HOME", cache) // scripts share what Python has compiled
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			env.Setenv(lease.Variable, filepath.Join(env.WorkDir, "leases"))
 			env.Setenv(jobs.Variable, filepath.Join(env.WorkDir, "jobs"))
