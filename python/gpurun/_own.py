@@ -17,7 +17,13 @@ def is_own(module):
     path = getattr(module, "__file__", None)
     if module.__name__ == "__main__":
         return True
-    return isinstance(path, str) and not installed(path) and not os.path.abspath(path).startswith(LIBRARY)
+    return isinstance(path, str) and _is_own_folder(os.path.dirname(path) if os.path.isabs(path) else os.path.dirname(os.path.abspath(path)))
+
+
+@functools.lru_cache(None)
+def _is_own_folder(folder):
+    """Whether files of a folder are the user's: a session has more than a thousand modules in a hundred folders."""
+    return not installed(folder) and not (os.path.normpath(folder) + os.sep).startswith(LIBRARY)
 
 
 def home(function):
