@@ -16,9 +16,12 @@ cd "$(dirname "$0")/.."
 root=$PWD
 work=$(mktemp -d)
 timeout=${TIMEOUT:-30m} parallel=${PARALLEL:-$(($(nproc) * 2))}
-flags=(-vet=off -timeout "$timeout" -parallel "$parallel") # make check vets
-binary=(-vet=off '-ldflags=-s -w')                         # as go test links without -c
-program=(-buildvcs=false '-ldflags=-s -w')                 # gpurun starts in half the time of its test
+# The compiler and the linker are short-lived: they collect garbage only above a gigabyte.
+tools=('-toolexec=env GOGC=off GOMEMLIMIT=1GiB')
+flags=("${tools[@]}" -vet=off -timeout "$timeout" -parallel "$parallel") # make check vets
+binary=("${tools[@]}" -vet=off '-ldflags=-s -w')                         # as go test links without -c
+program=("${tools[@]}" -buildvcs=false '-ldflags=-s -w')                 # gpurun starts in half the time of its test
+race=(-race -gcflags=all=-dwarf=false)                                   # what is compiled for these binaries alone needs nothing for debuggers
 
 # Tests in orchestrator, and tests and scripts in cmd/gpurun, that run with the race detector
 # in every process, and nowhere else.
@@ -99,7 +102,7 @@ repeated() {
 goTest() { $GO test "$@"; }
 
 packages() { repeated goTest "${others[@]}" "${flags[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
-racePackages() { repeated goTest "${concurrent[@]}" -race "${flags[@]}" -skip "^($sweeps)\$"; }
+racePackages() { repeated goTest "${concurrent[@]}" "${race[@]}" "${flags[@]}" -skip "^($sweeps)\$"; }
 sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
 commandLine() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
 jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
@@ -162,8 +165,8 @@ command -v chromium chromium-browser google-chrome >/dev/null || echo "SKIPPED: 
 echo "running the tests; the results of each group are shown when it is complete"
 start "the command line" commandLine
 start "${#others[@]} packages without the race detector, and sweeps" packages sweep
-$GO test -race -c "${binary[@]}" -o "$work/race/" ./orchestrator ./cmd/gpurun
-$GO build -race "${program[@]}" -o "$work/race/" ./cmd/gpurun
+$GO test "${race[@]}" -c "${binary[@]}" -o "$work/race/" ./orchestrator ./cmd/gpurun
+$GO build "${race[@]}" "${program[@]}" -o "$work/race/" ./cmd/gpurun
 start "${#concurrent[@]} packages that start goroutines, with the race detector" racePackages
 start "jobs, with the race detector" jobsInOneProcess everyJobProcess everyCommandProcess
 failed=0
