@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -112,14 +113,14 @@ func isMIG(token string) bool { return strings.HasPrefix(token, "MIG-") }
 // instance by its UUID, so a prefix or a name in the old format is ambiguous.
 func migDevice(token string, index int) Device {
 	d := Device{Kind: GPU, Index: index, UUID: token, Name: "MIG", Token: token}
-	if !wholeUUID.MatchString(strings.TrimPrefix(token, "MIG-")) {
+	if !wholeUUID().MatchString(strings.TrimPrefix(token, "MIG-")) {
 		d.Ambiguous = fmt.Sprintf("the driver lists no MIG instance, so %s cannot be looked up; write its whole UUID (nvidia-smi -L lists them)", token)
 	}
 	return d
 }
 
 // wholeUUID matches a complete UUID as NVML writes it.
-var wholeUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var wholeUUID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`) })
 
 func cpuDevices(n int) []Device {
 	devices := make([]Device, n)

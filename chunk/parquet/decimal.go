@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // power returns 10^n.
@@ -15,12 +16,12 @@ func power(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(
 var (
 	errDecimal = errors.New("it is not a number")
 	// isDecimal limits the exponent, so that numbers take little memory.
-	isDecimal = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$`)
+	isDecimal = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$`) })
 )
 
 // appendDecimal appends a number as big-endian bytes: its digits without the point. It is exact.
 func (of traits) appendDecimal(dst, text []byte) ([]byte, error) {
-	if !isDecimal.Match(text) {
+	if !isDecimal().Match(text) {
 		return dst, errDecimal
 	}
 	number, _ := new(big.Rat).SetString(string(text))

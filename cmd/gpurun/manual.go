@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -134,10 +135,10 @@ func manualSection(page, anchor string) (text string, names []string) {
 }
 
 // notInAnchors are the characters of a heading that its anchor lacks.
-var notInAnchors = regexp.MustCompile(`[^\pL\pN _-]`)
+var notInAnchors = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^\pL\pN _-]`) })
 
 // anchorOf returns the anchor of a heading, as GitHub and the site make it.
 func anchorOf(heading string) string {
-	name := notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+	name := notInAnchors().ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
 	return strings.ReplaceAll(name, " ", "-")
 }

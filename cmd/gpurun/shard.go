@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,11 +67,13 @@ func shardLabels() map[string]string {
 }
 
 // shardForm is I/N, auto, auto+K, auto/N or auto+K/N.
-var shardForm = regexp.MustCompile(`^(?:(\d{1,9})|(auto)(?:\+(\d{1,9}))?)(?:/([1-9]\d{0,8}))?$`)
+var shardForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:(\d{1,9})|(auto)(?:\+(\d{1,9}))?)(?:/([1-9]\d{0,8}))?$`)
+})
 
 // parseShard returns the number of a shard and how many there are; n is 0 if that is not named.
 func parseShard(text string, getenv func(string) string) (index, n int, err error) {
-	form := shardForm.FindStringSubmatch(text)
+	form := shardForm().FindStringSubmatch(text)
 	if form == nil || form[2] == "" && form[4] == "" {
 		return 0, 0, fault.BadShardNumber.New("--shard %q: use I/N with I from 0 to N-1, such as 3/16, or auto", text)
 	}

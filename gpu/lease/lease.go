@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -121,7 +122,7 @@ func canonical(name string) string { return strings.ReplaceAll(name, "-", "_") }
 
 // CheckName rejects names that would not fit into a table or a message.
 func CheckName(name string) error {
-	if !validName.MatchString(name) {
+	if !validName().MatchString(name) {
 		return fault.BadLease.New("%q is not a valid lease name: use 1 to 64 letters, digits, and . _ -", name)
 	}
 	return nil
@@ -130,4 +131,4 @@ func CheckName(name string) error {
 // NamePattern is what CheckName accepts, as a regular expression.
 const NamePattern = `^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}$`
 
-var validName = regexp.MustCompile(NamePattern)
+var validName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(NamePattern) })

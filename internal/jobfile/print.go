@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -93,14 +94,16 @@ func SpacedJSON(data []byte) []byte {
 // Quote returns a text as a YAML string, with quotes where they are needed or likely to
 // avoid a surprise.
 func Quote(text string) string {
-	if plain.MatchString(text) && !slices.Contains(special, strings.ToLower(text)) {
+	if plain().MatchString(text) && !slices.Contains(special, strings.ToLower(text)) {
 		return text
 	}
 	return string(quoteJSON(text))
 }
 
 var (
-	plain   = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9/._=-]*|\.{1,2}/[A-Za-z0-9/._=-]*|[0-9]+[A-Za-z][A-Za-z0-9]*)$`)
+	plain = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9/._=-]*|\.{1,2}/[A-Za-z0-9/._=-]*|[0-9]+[A-Za-z][A-Za-z0-9]*)$`)
+	})
 	digits  = regexp.MustCompile(`^-?[0-9]+$`)
 	special = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 )

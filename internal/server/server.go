@@ -11,6 +11,7 @@ package server
 import (
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/web"
@@ -38,10 +39,11 @@ func NewSocket(job *Job) http.Handler { return brief(http.MaxBytesHandler(newMux
 
 func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()
-	var document []byte
-	routes := append(backend.routes(),
+	var routes []route
+	document := sync.OnceValue(func() []byte { return encode(openAPI(routes)) }) // few jobs are asked for it
+	routes = append(backend.routes(),
 		route{pattern: "GET /openapi.json", summary: "Get this document", answer: object{},
-			handler: func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, document) }},
+			handler: func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, document()) }},
 		route{pattern: "GET /healthz", summary: "Check that the server answers", answer: "text/plain",
 			handler: func(w http.ResponseWriter, _ *http.Request) { text(w, "ok") }},
 		route{pattern: "GET /readyz", summary: "Check that the server can show something", answer: "text/plain",
@@ -61,7 +63,6 @@ func newMux(backend Backend, m *metrics.Metrics) http.Handler {
 	for _, r := range routes {
 		mux.HandleFunc(r.pattern, r.handler)
 	}
-	document = encode(openAPI(routes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, pattern := mux.Handler(r)
 		if pattern != "" {

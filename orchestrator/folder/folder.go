@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -296,7 +297,7 @@ const (
 )
 
 // streamFolder matches the names of such folders: see streamFolderPath.
-var streamFolder = regexp.MustCompile(`^\d{8}-\d{6}-\d+-[0-9a-f]{6}$`)
+var streamFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{8}-\d{6}-\d+-[0-9a-f]{6}$`) })
 
 // pruneStreams removes old folders of streams, and the data in those whose jobs were
 // killed. Users do not know these folders, so they would pile up.
@@ -304,7 +305,7 @@ func pruneStreams(dir string, now time.Time) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.IsDir() || !files.IsOwn(info) || !streamFolder.MatchString(entry.Name()) {
+		if err != nil || !info.IsDir() || !files.IsOwn(info) || !streamFolder().MatchString(entry.Name()) {
 			continue
 		}
 		f := At(filepath.Join(dir, entry.Name()))

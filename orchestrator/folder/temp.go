@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 
 	"github.com/gpurun/gpurun/internal/files"
 )
@@ -38,13 +39,13 @@ func MakeTemp(note func(string)) (path, short string, err error) {
 }
 
 // tempName matches the names of socket folders: see MakeTemp.
-var tempName = regexp.MustCompile(`^` + tempPrefix + `[0-9a-f]{10}$`)
+var tempName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + tempPrefix + `[0-9a-f]{10}$`) })
 
 // removeTemp removes the folder that a killed holder left behind. It validates the
 // path first, since that comes from a file.
 func removeTemp(path string) {
 	dir, name := filepath.Split(path)
-	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !tempName.MatchString(name) {
+	if dir = filepath.Clean(dir); dir != filepath.Clean(os.TempDir()) && dir != shortTemp || !tempName().MatchString(name) {
 		return
 	}
 	if info, err := os.Lstat(path); err == nil && info.IsDir() && files.IsOwn(info) {

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -40,14 +41,17 @@ type Job struct {
 //go:embed job.yaml.tmpl
 var text string
 
-var manifest = template.Must(template.New("job").Funcs(template.FuncMap{
-	"quote": quote, "key": key, "value": value, "literal": literal,
-}).Parse(text))
+// manifest is parsed when it is needed: every process of a job has this package.
+var manifest = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("job").Funcs(template.FuncMap{
+		"quote": quote, "key": key, "value": value, "literal": literal,
+	}).Parse(text))
+})
 
 // Manifest returns the Job as YAML.
 func (j Job) Manifest() string {
 	var b strings.Builder
-	if err := manifest.Execute(&b, j); err != nil {
+	if err := manifest().Execute(&b, j); err != nil {
 		panic(err) // the template fits the type
 	}
 	return b.String()
