@@ -137,14 +137,14 @@ func TestFetchedFilesStayWithTheirRecords(t *testing.T) {
 	t.Parallel()
 	server := serveFiles(t)
 	var in, want strings.Builder
-	for i := range 1000 {
+	for i := range 400 {
 		path := fmt.Sprintf("/%d", i)
 		line := fmt.Sprintf(`{"id":%d,"url":"%s%s"`, i, server.URL, path)
 		switch {
-		case i == 300:
+		case i == 130:
 			line += `,"poison":"error"`
 			fmt.Fprintf(&want, "%s,\"_error\":{\"kind\":\"batch\",\"message\":\"cannot compute this batch\",\"step\":\"test-files\",\"line\":%d}}\n", line, i+1)
-		case i == 500:
+		case i == 210:
 			line += `,"poison":"exit"`
 			fmt.Fprintf(&want, "%s,\"_error\":{\"kind\":\"crash\",\"message\":\"kernel process ended: exit status 7\",\"step\":\"test-files\",\"line\":%d}}\n", line, i+1)
 		case i%100 == 20:
@@ -203,7 +203,7 @@ func TestFetchOnlyWhatIsNeeded(t *testing.T) {
 }
 
 func testFetchNeeded(t *testing.T, kernel string) {
-	const n = 3000
+	const n = 1200
 	server := serveFiles(t)
 	server.broken = true
 	var in strings.Builder
@@ -213,7 +213,7 @@ func testFetchNeeded(t *testing.T, kernel string) {
 	d := newJobDir(t, in.String())
 	c := d.fetching(kernel)
 	c.Devices.GPUs = "cpu:1"
-	c.Failures.Halt.Records = 100
+	c.Failures.Halt.Records = 40
 	first, err := run(t, c)
 	if fault.KindOf(err) != fault.Stopped {
 		t.Fatalf("%v", err)

@@ -25,7 +25,7 @@ race=(-race -gcflags=all=-dwarf=false)                                   # what 
 
 # Tests in orchestrator, and tests and scripts in cmd/gpurun, that run with the race detector
 # in every process, and nowhere else.
-raceJobs='^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent.*|TestFetch.*|TestGrouped.*|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
+raceJobs='^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent([^D].*|Deaths)|TestFetch.*|TestStopDoesNotWaitForAWindow|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
 raceCommands='^(TestServe.*|TestSignal.*)$'
 raceScripts='^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|gpus)$'
 
