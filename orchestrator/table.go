@@ -61,7 +61,13 @@ func declaredColumns(files []source.File, options format.Options) (all []*declar
 			at := slices.IndexFunc(all, func(o *declared) bool { return o.Name == c.Name })
 			if at < 0 {
 				all = append(all, &declared{Column: c, file: file.Name})
-			} else if known := all[at]; known.Bytes && c.Bytes {
+				continue
+			}
+			known := all[at]
+			if known.Feature != c.Feature {
+				known.Feature, c.Feature = "", ""
+			}
+			if known.Bytes && c.Bytes {
 				known.Type = string(parquet.JoinBytes(parquet.Type(known.Type), parquet.Type(c.Type)))
 			} else if known.Column != c && known.conflict == "" {
 				known.conflict = fmt.Sprintf("%s in %s, %s in %s", typeName(known.Column), known.file, typeName(c), file.Name)
@@ -97,7 +103,7 @@ func addDeclared(t *columns.TableSpec, list []*declared, isKept func(string) boo
 			}
 			continue
 		case err == nil:
-			t.Input = append(t.Input, parquet.Column{Name: c.Name, Type: typ})
+			t.Input = append(t.Input, parquet.Column{Name: c.Name, Type: typ, Feature: c.Feature})
 		default:
 			if typ = sampled.Settled(); typ == parquet.JSON && c.Lost == "" {
 				c.Lost = "list"

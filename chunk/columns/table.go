@@ -87,7 +87,11 @@ func (t *TableSpec) schema(typed []Column, lines *parquet.Sample, own map[string
 		if chosen == "" {
 			chosen = t.typeOf(name, lines, own[name])
 		}
-		return parquet.Column{Name: name, Type: chosen, Length: length}
+		column := parquet.Column{Name: name, Type: chosen, Length: length}
+		if at := parquet.Find(t.Input, name); at >= 0 && !own[name] && t.Input[at].Type == chosen {
+			column.Feature = t.Input[at].Feature
+		}
+		return column
 	}
 	s := &parquet.Schema{Closed: len(t.Columns) == 0}
 	for _, c := range t.Columns {

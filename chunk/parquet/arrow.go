@@ -16,7 +16,7 @@ func (s Schema) Arrow(full func(leaf int) bool) string {
 		fields = append(fields, c.Arrow(c.Typed && full(leaf)))
 		leaf += max(len(c.Type.Members()), 1)
 	}
-	message := arrow.Message(arrow.SchemaMessage, arrow.Fields{1: fields}, 0)
+	message := arrow.Message(arrow.SchemaMessage, arrow.Fields{1: fields, 2: s.ArrowMetadata()}, 0)
 	return base64.StdEncoding.EncodeToString(message)
 }
 

@@ -20,6 +20,8 @@ type Column struct {
 	// Typed: the values are not in the lines. Only bool, int64, float32
 	// and float64 can be; only they can have a width.
 	Typed bool `json:"typed,omitempty"`
+	// Feature is what the input says under Features, as JSON; "" for nothing.
+	Feature string `json:"feature,omitempty"`
 }
 
 // Depth returns how many lists are nested around a value: 0 if a row has a single one.
@@ -56,8 +58,8 @@ type Schema struct {
 	Closed bool `json:"closed,omitempty"`
 }
 
-// JSONColumns lists the columns of JSON, as a JSON array, for files of the schema.
-func (s Schema) JSONColumns() string {
+// jsonColumns lists the columns of JSON, as a JSON array.
+func (s Schema) jsonColumns() string {
 	names := []string{}
 	for _, c := range s.All() {
 		if c.Type.Base() == JSON {

@@ -11,10 +11,15 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 )
 
+// pictureFeatures is what the input says about its columns.
+const pictureFeatures = `
+import json, pyarrow as pa, pyarrow.feather, pyarrow.parquet as parquet
+FEATURES = {"image": {"_type": "Image"}, "last": {"names": [str(i) for i in range(60)], "_type": "ClassLabel"}, "gone": {"dtype": "int64", "_type": "Value"}}
+`
+
 // makePictures writes structs of bytes and path in both orders of their members, and plain bytes. All kinds of
 // nulls are among them.
-const makePictures = `
-import pyarrow as pa, pyarrow.feather, pyarrow.parquet as parquet
+const makePictures = pictureFeatures + `
 
 kinds = [("bytes", pa.binary()), ("path", pa.string())]
 values = [{"bytes": b"\xff\0", "path": "a.png"}, None, {"bytes": None, "path": "picture"}, {"bytes": b"", "path": None}, {"bytes": None, "path": None}, {"bytes": b"x" * 99, "path": ""}]
@@ -22,6 +27,8 @@ values = [values[i % 6] if i % 7 else {"bytes": b"%d" % i, "path": "é/%d.png" %
 for name, kind in [("in", pa.struct(kinds)), ("turned", pa.struct(kinds[::-1])), ("plain", pa.binary())]:
     column = pa.array([v and v["bytes"] for v in values] if name == "plain" else values, kind)
     table = pa.table({"id": range(60), "image": column, "last": pa.array(range(60), pa.int8())})
+    if name != "plain":
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": FEATURES}, "fingerprint": "f"})})
     parquet.write_table(table, name + ".parquet", row_group_size=25)
     pyarrow.feather.write_feather(table, name + ".arrow", chunksize=25)
 open("picture", "w").write("a file")
@@ -42,16 +49,19 @@ def process(batch):
 `
 
 // checkPictures compares outputs with their inputs.
-const checkPictures = `
-import pyarrow as pa, pyarrow.feather, pyarrow.parquet as parquet
-
+const checkPictures = pictureFeatures + `
 def read(name):
     return parquet.read_table(name) if name.endswith(".parquet") else pyarrow.feather.read_table(name)
+
+def described(table, *names):
+    said = json.loads((table.schema.metadata or {}).get(b"huggingface", '{"info":{"features":{}}}'))["info"]["features"]
+    assert said == {name: FEATURES[name] for name in names}, said
 
 def same(output, before, failed=()):
     after, rows = read(output), before.num_rows
     after.validate(full=True)
     assert after.column_names == ["id", "image", "last", "size", "_error"], after.column_names
+    described(after, "image", "last")
     kept = [i for i in range(rows) if i not in failed]
     for name in before.column_names:
         a, b = before[name], after[name]
@@ -88,6 +98,10 @@ same("turned.arrow.arrow", turned)
 same("both.parquet", pa.concat_tables([before, turned.cast(before.schema)]))
 same("again.parquet", before)
 
+described(parquet.read_table("mixed.parquet"))
+described(parquet.read_table("chosen.parquet"), "image")
+described(parquet.read_table("bytes.parquet"))
+described(parquet.read_table("replaced.parquet"), "last")
 mixed = parquet.read_table("mixed.parquet")["image"]
 assert mixed.type == before["image"].type
 assert mixed.to_pylist() == [None if v is None else {"bytes": v, "path": None} for v in plain["image"].to_pylist()] + before["image"].to_pylist()

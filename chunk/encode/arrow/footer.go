@@ -18,13 +18,13 @@ func Head(s parquet.Schema) []byte {
 	return append(magic, padded(arrow.Message(arrow.SchemaMessage, schema(s), 0), len(magic))...)
 }
 
-// schema describes the columns. Those of JSON are listed under the same key as in a Parquet file.
+// schema describes the columns. Metadata has the same keys as in a Parquet file.
 func schema(s parquet.Schema) arrow.Fields {
 	var fields []arrow.Fields
 	for _, c := range s.All() {
 		fields = append(fields, c.Arrow(c.Typed))
 	}
-	return arrow.Fields{1: fields, 2: []arrow.Fields{{0: parquet.JSONColumns, 1: s.JSONColumns()}}}
+	return arrow.Fields{1: fields, 2: s.ArrowMetadata()}
 }
 
 // Tail returns the end of a file with the given record batches: the footer.

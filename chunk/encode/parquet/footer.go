@@ -115,12 +115,10 @@ func Tail(s parquet.Schema, groups []parquet.Placed, isPart bool) ([]byte, error
 	return append(tail, parquet.Magic...), nil
 }
 
-// keyValues lists the columns of JSON, and describes all columns for programs that use Arrow: there,
-// vectors of a full column, without nulls, have a fixed size.
+// keyValues describes all columns for programs that use Arrow, too: there, vectors of a full column, without
+// nulls, have a fixed size.
 func keyValues(s parquet.Schema, full func(column int) bool) []parquet.KeyValue {
-	return []parquet.KeyValue{{Key: parquet.JSONColumns, Value: s.JSONColumns()}, {
-		Key: "ARROW:schema", Value: s.Arrow(full),
-	}}
+	return append(s.Metadata(), parquet.KeyValue{Key: "ARROW:schema", Value: s.Arrow(full)})
 }
 
 // Fits reports whether a file has the columns of a schema.

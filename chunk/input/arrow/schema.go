@@ -1,6 +1,7 @@
 package arrow
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,6 +66,7 @@ type schema struct {
 	dictionaries map[int64]*column
 	version      int64 // of the metadata
 	json         []string
+	features     map[string]json.RawMessage
 	fields       int
 	names        int
 }
@@ -87,7 +89,7 @@ func newSchema(t arrow.Table, version int64) (s *schema, err error) {
 	case t.Int(0, 2, 0) != 0:
 		return nil, fmt.Errorf("its numbers are big-endian, which is not supported")
 	}
-	s.json = jsonColumns(t)
+	s.readMetadata(t)
 	fields := t.Tables(1)
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("the file has no columns")

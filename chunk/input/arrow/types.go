@@ -12,14 +12,17 @@ import (
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
-// jsonColumns returns the columns of JSON text in a file that gpurun has written.
-func jsonColumns(schema arrow.Table) (names []string) {
-	for _, pair := range schema.Tables(2) {
-		if pair.Text(0) == parquet.JSONColumns {
-			_ = json.Unmarshal(pair.Structs(1, 1), &names) // if it is damaged, the columns are text
+// readMetadata reads which columns have JSON text, in a file that gpurun has written, and what the file says
+// about columns.
+func (s *schema) readMetadata(t arrow.Table) {
+	for _, pair := range t.Tables(2) {
+		switch pair.Text(0) {
+		case parquet.JSONColumns:
+			_ = json.Unmarshal(pair.Structs(1, 1), &s.json) // if it is damaged, the columns are text
+		case parquet.Features:
+			s.features = parquet.ReadFeatures(pair.Text(1))
 		}
 	}
-	return names
 }
 
 // describe sets what follows from the type of a column, whose children are known.

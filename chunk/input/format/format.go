@@ -57,6 +57,8 @@ type Column struct {
 	Lost string
 	// Bytes: the values are bytes, which can travel beside the lines.
 	Bytes bool
+	// Feature is what the file says under parquet.Features, as JSON; "" for nothing.
+	Feature string
 }
 
 // Member is a member that a file's place gives to all of its records, such as that of the folder

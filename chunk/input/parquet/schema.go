@@ -220,12 +220,18 @@ func noColumn(name string, all []*node) error {
 
 // Columns returns the columns that are read, with their types.
 func (f *File) Columns() (list []format.Column) {
+	var features map[string]json.RawMessage
+	for _, kv := range f.metadata.KeyValues {
+		if kv.Key == parquet.Features {
+			features = parquet.ReadFeatures(kv.Value)
+		}
+	}
 	for _, n := range f.members {
 		t, lost := n.typed()
 		if n.isFile() {
 			t, lost = parquet.StructOf(n.children[0].name, n.children[1].name), ""
 		}
-		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost, Bytes: n.isBytes()})
+		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost, Bytes: n.isBytes(), Feature: string(features[n.name])})
 	}
 	return list
 }
