@@ -52,6 +52,7 @@ func TestDamage(t *testing.T) {
 	v := &variant{name: "damage", records: 480, change: func(d jobDir, c *orchestrator.Config) { c.Output.Errors = d.join("errors.jsonl") }}
 	want := v.undisturbed(t)
 	d, c, parts := killedWithParts(t, v)
+	c.Devices.GPUs = "cpu:1" // enough to resume
 	folder := jobFolder(c)
 	putBack := snapshot(t, folder)
 	random := rand.New(rand.NewPCG(1, 2))

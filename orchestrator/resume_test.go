@@ -77,14 +77,18 @@ func TestStopAndResume(t *testing.T) {
 			if first.Pending == 0 && !first.Uncounted || exists(c.Output.Path) && !c.Output.Force {
 				t.Fatalf("report: %+v", first)
 			}
-			second := interrupt(t, adapted(c), "chunk_done", 1)
-			if second.Resumed < first.In-first.Pending {
-				t.Errorf("%d records were done, and the next run found %d", first.In-first.Pending, second.Resumed)
+			done := first.In - first.Pending
+			if i%2 == 0 {
+				second := interrupt(t, adapted(c), "chunk_done", 1)
+				if second.Resumed < done {
+					t.Errorf("%d records were done, and the next run found %d", done, second.Resumed)
+				}
+				done = second.Resumed + 1
 			}
 			c.Devices.GPUs, c.Batching.Size = "cpu:1", 5+i
 			last := resumes(t, d, adapted(c))
-			if last.Resumed <= second.Resumed {
-				t.Errorf("resumed %d, then %d", second.Resumed, last.Resumed)
+			if last.Resumed < done {
+				t.Errorf("%d records were done, and the last run found %d", done, last.Resumed)
 			}
 			checkFinished(t, d, c, v.undisturbed(t), "")
 		})

@@ -101,7 +101,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			config := d.config("test-mending")
 			config.Batching.Size = 7
 			want := config
-			want.Output.Path = d.join("want.jsonl")
+			want.Output.Path, want.Devices.GPUs = d.join("want.jsonl"), "cpu:1"
 			want.Kernel.Config = []byte(`{"Repaired":true}`)
 			if apart {
 				config.Output.Errors, want.Output.Errors = d.join("errors.jsonl"), d.join("want-errors.jsonl")
@@ -165,6 +165,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				t.Errorf("report %+v, want %+v", report, wanted)
 			}
 			// The rest fails again, and nothing changes.
+			again.Devices.GPUs = "cpu:1"
 			if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 				t.Fatal(err)
 			}
