@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -113,7 +111,7 @@ func TestInlineIsTheSame(t *testing.T) {
 		failures = append(failures, strings.Join(marks(t, d.read("out.jsonl")), ","))
 	}
 	if outputs[0] != outputs[1] {
-		t.Errorf("it differs: %s", cmp.Diff(strings.Split(outputs[0], "\n"), strings.Split(outputs[1], "\n")))
+		t.Errorf("it differs: %s", differences(strings.Split(outputs[0], "\n"), strings.Split(outputs[1], "\n")))
 	}
 	if n := strings.Count(failures[0], "crash"); n != 1 {
 		t.Errorf("%d crashes", n)
@@ -137,7 +135,7 @@ func TestKernelWritesToRecords(t *testing.T) {
 	c.Batching.Size = 64
 	report := mustRun(t, d, c)
 	output := d.read("out.jsonl")
-	if diff := cmp.Diff(want, marks(t, output)); diff != "" || report.Failed != 3 {
+	if diff := differences(want, marks(t, output)); diff != "" || report.Failed != 3 {
 		t.Errorf("failed %d: %s", report.Failed, diff)
 	}
 	for i, line := range strings.SplitAfter(strings.TrimSuffix(output, "\n"), "\n") {

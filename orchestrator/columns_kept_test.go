@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -75,7 +73,7 @@ func TestColumnsKeepMembers(t *testing.T) {
 			}
 			rows := tableLines(t, c.Output.Path)
 			for id := 0; id < records; id += 2 {
-				if diff := cmp.Diff(want[id], rows[id]); diff != "" {
+				if diff := differences(want[id], rows[id]); diff != "" {
 					t.Errorf("row %d: %s", id, diff)
 				}
 			}
@@ -92,7 +90,7 @@ func TestColumnsKeepMembers(t *testing.T) {
 			if _, err := orchestrator.Retry(t.Context(), again); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, tableLines(t, c.Output.Path)); diff != "" {
+			if diff := differences(want, tableLines(t, c.Output.Path)); diff != "" {
 				t.Errorf("after a retry: %s", diff)
 			}
 			if len(notes) > 0 {
@@ -137,7 +135,7 @@ func TestTableResultNotObject(t *testing.T) {
 						got = append(got, row["n"])
 					}
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
+				if diff := differences(want, got); diff != "" {
 					t.Errorf("%s: %s", when, diff)
 				}
 			}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -23,7 +21,7 @@ func TestNoResults(t *testing.T) {
 	c := d.config("test-vectors")
 	c.Output.Arrays = []orchestrator.OutputArray{{Column: "vector", Path: d.join("v.npy")}}
 	mustRun(t, d, c)
-	if diff := cmp.Diff([][]float64{{0}, {0}, {0}}, loadArray(t, d.join("v.npy"))); diff != "" {
+	if diff := differences([][]float64{{0}, {0}, {0}}, loadArray(t, d.join("v.npy"))); diff != "" {
 		t.Error(diff)
 	}
 	again := c
@@ -32,10 +30,10 @@ func TestNoResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := loadArray(t, d.join("v.npy"))
-	if diff := cmp.Diff([][]float64{{2, 2.125, 2.25}, {0, 0, 0}}, rows[1:]); diff != "" {
+	if diff := differences([][]float64{{2, 2.125, 2.25}, {0, 0, 0}}, rows[1:]); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([][]float64{{0}, {0}, {1}}, loadArray(t, d.join("v.mask.npy"))); diff != "" {
+	if diff := differences([][]float64{{0}, {0}, {1}}, loadArray(t, d.join("v.mask.npy"))); diff != "" {
 		t.Error(diff)
 	}
 
@@ -80,7 +78,7 @@ func TestRetryMoved(t *testing.T) {
 	if _, err := orchestrator.Retry(t.Context(), retried); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]float64{{2, 2.125, 2.25}}, loadArray(t, d.join("new/v.npy"))[1:]); diff != "" {
+	if diff := differences([][]float64{{2, 2.125, 2.25}}, loadArray(t, d.join("new/v.npy"))[1:]); diff != "" {
 		t.Error(diff)
 	}
 	status, err := orchestrator.Inspect(retried.Output.Path, "")
@@ -186,7 +184,7 @@ func compareJobs(t *testing.T, want jobDir, wc orchestrator.Config, d jobDir, c 
 			}
 			return []string{c.Output.Path}
 		}
-		if diff := cmp.Diff(tableLines(t, files(wc)...), tableLines(t, files(c)...)); diff != "" {
+		if diff := differences(tableLines(t, files(wc)...), tableLines(t, files(c)...)); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -200,7 +198,7 @@ func compareJobs(t *testing.T, want jobDir, wc orchestrator.Config, d jobDir, c 
 		}
 		return all
 	}
-	if diff := cmp.Diff(failures(want, wc), failures(d, c)); diff != "" {
+	if diff := differences(failures(want, wc), failures(d, c)); diff != "" {
 		t.Errorf("positions of failures: %s", diff)
 	}
 }

@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/disktest"
@@ -126,7 +124,7 @@ func TestArrays(t *testing.T) {
 				if mask[i] == nil || mask[i][0] == 0 {
 					return rows[i]
 				}
-				if diff := cmp.Diff([]float64{0, 0, 0}, rows[i]); diff != "" {
+				if diff := differences([]float64{0, 0, 0}, rows[i]); diff != "" {
 					t.Error(diff)
 				}
 				return nil
@@ -148,7 +146,7 @@ func TestArrays(t *testing.T) {
 					delete(line, "vector")
 				}
 			}
-			if diff := cmp.Diff(wanted, outputLines(t, text)); diff != "" {
+			if diff := differences(wanted, outputLines(t, text)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -209,7 +207,7 @@ func TestTables(t *testing.T) {
 						t.Fatalf("row %d: %s is %v, want %v", i, name, row[name], wanted[i][name])
 					}
 				}
-				if diff := cmp.Diff(wanted[i]["grid"], row["grid"]); diff != "" && row["grid"] != nil {
+				if diff := differences(wanted[i]["grid"], row["grid"]); diff != "" && row["grid"] != nil {
 					t.Fatalf("row %d: %s", i, diff)
 				}
 				if failed := wanted[i]["_error"]; (failed != nil) != (row["_error"] != nil) {
@@ -266,7 +264,7 @@ func TestMismatches(t *testing.T) {
 				}
 				messages[failure.Record] = failure.Message
 			}
-			if diff := cmp.Diff(want, messages); diff != "" {
+			if diff := differences(want, messages); diff != "" {
 				t.Error(diff)
 			}
 			if name == "out.parquet" {
@@ -485,7 +483,7 @@ func TestDiskFullColumns(t *testing.T) {
 				got, wanted := results(disk, c), maps.Clone(want)
 				delete(got, "failures.jsonl") // it names the input file
 				delete(wanted, "failures.jsonl")
-				if diff := cmp.Diff(wanted, got); diff != "" {
+				if diff := differences(wanted, got); diff != "" {
 					t.Errorf("differs from an undisturbed run: %s", diff)
 				}
 			})

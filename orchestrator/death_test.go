@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -90,7 +88,7 @@ func jobFolder(c orchestrator.Config) string {
 // record is there once, and nothing else remains.
 func checkFinished(t *testing.T, d jobDir, c orchestrator.Config, want map[string]string, temp string) {
 	t.Helper()
-	if diff := cmp.Diff(want, results(d, c)); diff != "" {
+	if diff := differences(want, results(d, c)); diff != "" {
 		t.Errorf("differs from an undisturbed run: %s", diff)
 	}
 	for _, name := range tree(d.path) {

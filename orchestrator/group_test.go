@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -106,7 +104,7 @@ def process(batch):
 					t.Errorf("grouped by %q, padding %.2f", report.GroupBy, report.Padding)
 				}
 			}
-			if diff := gocmp.Diff(files[0], files[1]); diff != "" {
+			if diff := differences(files[0], files[1]); diff != "" {
 				t.Errorf("(-in input order +grouped)\n%s", diff)
 			}
 		})
@@ -167,7 +165,7 @@ func TestStopDoesNotWaitForAWindow(t *testing.T) {
 			clean := newJobDir(t, unequal(400, nil))
 			mustRun(t, clean, clean.config("test-work"))
 			if got, want := d.read("out.jsonl"), clean.read("out.jsonl"); got != want {
-				t.Error(gocmp.Diff(want, got))
+				t.Error(differences(want, got))
 			}
 		})
 	}

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/gpu/gputest"
@@ -181,7 +179,7 @@ func TestInvariant5BadRecordCostsOnlyItself(t *testing.T) {
 					good.WriteString(line)
 				}
 			}
-			if diff := cmp.Diff(want.String(), good.String()); diff != "" {
+			if diff := differences(want.String(), good.String()); diff != "" {
 				t.Errorf("good records suffered: %s", diff)
 			}
 			if report.Failed != 2 || report.Succeeded != 98 {
@@ -255,7 +253,7 @@ func TestInvariant8KernelSeesExactlyItsGPUs(t *testing.T) {
 				got = append(got, token)
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := differences(test.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -112,7 +110,7 @@ func TestPartsAreTheOutput(t *testing.T) {
 	once := outputFiles(d, c)
 	c.Output.Force, c.Kernel.Config = true, []byte(`{"Milliseconds":3,"Slow":7}`)
 	mustRun(t, d, c)
-	if diff := cmp.Diff(once, outputFiles(d, c)); diff != "" {
+	if diff := differences(once, outputFiles(d, c)); diff != "" {
 		t.Errorf("another run gives other parts: %s", diff)
 	}
 	if left, _ := filepath.Glob(d.join("out*")); len(left) != 5 { // out, out.gpurun, out.manifest.json, out.jsonl, out.jsonl.gpurun
@@ -178,7 +176,7 @@ func TestPartFolderIsRefused(t *testing.T) {
 			before := tree(d.path)
 			_, err := run(t, c)
 			wantFault(t, err, test.kind, test.texts...)
-			if diff := cmp.Diff(before, tree(d.path)); diff != "" {
+			if diff := differences(before, tree(d.path)); diff != "" {
 				t.Errorf("something changed: %s", diff)
 			}
 		})
@@ -269,7 +267,7 @@ func TestRetryOfParts(t *testing.T) {
 			before := tree(d.join("out"))
 			_, err := orchestrator.Retry(context.Background(), again)
 			wantFault(t, err, fault.Conflict, "was changed since the job wrote it")
-			if diff := cmp.Diff(before, tree(d.join("out"))); diff != "" {
+			if diff := differences(before, tree(d.join("out"))); diff != "" {
 				t.Errorf("something changed: %s", diff)
 			}
 		})

@@ -1,9 +1,8 @@
 package orchestrator
 
 import (
+	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
@@ -19,8 +18,8 @@ func TestFinishedRanges(t *testing.T) {
 		Segments: []chunk.Segment{segmentAt(25, 5, 0), segmentAt(40, 5, 0)},
 	}
 	want := []Range{{0, 20, 0}, {20, 5, 2}, {25, 5, 0}, {40, 5, 0}}
-	if diff := cmp.Diff(want, finishedRanges(state)); diff != "" {
-		t.Error(diff)
+	if got := finishedRanges(state); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

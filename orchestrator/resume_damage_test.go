@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -142,7 +140,7 @@ func TestDamage(t *testing.T) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(want, results(d, c)); diff != "" {
+		if diff := differences(want, results(d, c)); diff != "" {
 			t.Errorf("%s: wrong output: %s", name, diff)
 		}
 	}
@@ -190,7 +188,7 @@ func TestDamagedEndIsWrittenAgain(t *testing.T) {
 				return data
 			})
 			report := mustRun(t, d, adapted(c))
-			if diff := cmp.Diff(want, results(d, c)); diff != "" {
+			if diff := differences(want, results(d, c)); diff != "" {
 				t.Error(diff)
 			}
 			if report.In != report.Resumed {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -167,7 +165,7 @@ func TestOtherJobIsRefused(t *testing.T) {
 			if exists(c.Output.Path) {
 				t.Error("there is an output")
 			}
-			if diff := cmp.Diff(before, tree(jobFolder(c))); diff != "" {
+			if diff := differences(before, tree(jobFolder(c))); diff != "" {
 				t.Errorf("what was done is touched: %s", diff)
 			}
 		})
@@ -362,7 +360,7 @@ func TestWorkDirAndClean(t *testing.T) {
 	if d.read("out.jsonl") != undisturbed.read("out.jsonl") {
 		t.Error("output differs")
 	}
-	if diff := cmp.Diff([]string{"in.jsonl", "out.jsonl", "work"}, tree(d.path)); diff != "" {
+	if diff := differences([]string{"in.jsonl", "out.jsonl", "work"}, tree(d.path)); diff != "" {
 		t.Errorf("left: %s", diff)
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/plugins"
@@ -148,11 +146,11 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkReport(t, report, nil)
-			if diff := cmp.Diff(wantOutput(), output()); diff != "" {
+			if diff := differences(wantOutput(), output()); diff != "" {
 				t.Error(diff)
 			}
 			if apart {
-				if diff := cmp.Diff(d.read("want-errors.jsonl"), d.read("errors.jsonl")); diff != "" {
+				if diff := differences(d.read("want-errors.jsonl"), d.read("errors.jsonl")); diff != "" {
 					t.Error(diff)
 				}
 			}
@@ -169,7 +167,7 @@ func TestRetryIsAsIfItHadNeverFailed(t *testing.T) {
 			if _, err := orchestrator.Retry(context.Background(), again); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(wantOutput(), output()); diff != "" {
+			if diff := differences(wantOutput(), output()); diff != "" {
 				t.Errorf("the second retry: %s", diff)
 			}
 		})

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -41,7 +39,7 @@ func TestEcho(t *testing.T) {
 			} else if want == "\n" {
 				want = ""
 			}
-			if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
+			if diff := differences(want, d.read("out.jsonl")); diff != "" {
 				t.Error(diff)
 			}
 			if report.Failed != 0 || int(report.Succeeded) != strings.Count(want, "\n") {
@@ -68,7 +66,7 @@ func TestBadLines(t *testing.T) {
 			config := d.config("echo")
 			config.Input.MaxRecordBytes = 1000
 			report := mustRun(t, d, config)
-			if diff := cmp.Diff(test.out+"\n{\"ok\":true}\n", d.read("out.jsonl")); diff != "" {
+			if diff := differences(test.out+"\n{\"ok\":true}\n", d.read("out.jsonl")); diff != "" {
 				t.Error(diff)
 			}
 			if report.Failed != 1 || report.Succeeded != 1 {
@@ -132,7 +130,7 @@ func TestErrorMemberDecides(t *testing.T) {
 				failed(4, `{"code":7}`, `{"code":7}`, one.step) +
 				failed(5, `""`, "the kernel returned an _error without a message", one.step) +
 				`{"id":6,"_error":"old"}` + "\n"
-			if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
+			if diff := differences(want, d.read("out.jsonl")); diff != "" {
 				t.Error(diff)
 			}
 			if report.Succeeded != 2 || report.Failed != 5 {
@@ -166,7 +164,7 @@ func TestShapes(t *testing.T) {
 {"n":1,"n":0,"vector":[0.5,6.0],"name":"n\"g"}
 {"_raw":"[1]","_error":{"kind":"record","message":"the record is not a JSON object: the kernel's column \"vector\" cannot be added to it","step":"test-shapes","line":8}}
 `
-	if diff := cmp.Diff(want, d.read("out.jsonl")); diff != "" {
+	if diff := differences(want, d.read("out.jsonl")); diff != "" {
 		t.Error(diff)
 	}
 	if report.Dropped != 1 || report.Failed != 1 || report.Succeeded != 6 {
@@ -360,8 +358,8 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range want {
 		want[i] = "out.jsonl.gpurun/" + want[i]
 	}
-	if len(left) > 0 || cmp.Diff(want, names) != "" {
-		t.Errorf("left in the temporary folder: %v\njob folder: %s", left, cmp.Diff(want, names))
+	if len(left) > 0 || differences(want, names) != "" {
+		t.Errorf("left in the temporary folder: %v\njob folder: %s", left, differences(want, names))
 	}
 }
 

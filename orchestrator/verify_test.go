@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
@@ -84,7 +82,7 @@ func TestDamagedOutputIsComputedAgain(t *testing.T) {
 					if !strings.Contains(notices, "was damaged") {
 						t.Errorf("%s: notices: %q", name, notices)
 					}
-					if diff := cmp.Diff(want, results(d, c)); diff != "" {
+					if diff := differences(want, results(d, c)); diff != "" {
 						t.Errorf("%s: %s", name, diff)
 					}
 				}
@@ -151,7 +149,7 @@ func TestUnreadableJournalIsKept(t *testing.T) {
 	before := tree(jobFolder(c))
 	_, err := run(t, c)
 	wantFault(t, err, fault.Storage, "journal")
-	if diff := cmp.Diff(before, tree(jobFolder(c))); diff != "" {
+	if diff := differences(before, tree(jobFolder(c))); diff != "" {
 		t.Errorf("what was done is touched: %s", diff)
 	}
 	if err := os.Rename(journal+".aside", journal); err != nil {
@@ -184,7 +182,7 @@ func TestJournalGapIsReported(t *testing.T) {
 	if err != nil || !strings.Contains(notices, "the journal is damaged after its last durable point") {
 		t.Fatalf("%v, notices %q", err, notices)
 	}
-	if diff := cmp.Diff(want, results(d, c)); diff != "" {
+	if diff := differences(want, results(d, c)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -247,7 +245,7 @@ func TestPartBordersSurviveAnEarlyKill(t *testing.T) {
 	}
 	c.Devices.GPUs = "cpu:1"
 	mustRun(t, d, c)
-	if diff := cmp.Diff(want, results(d, c)); diff != "" {
+	if diff := differences(want, results(d, c)); diff != "" {
 		t.Error(diff)
 	}
 }
