@@ -26,6 +26,7 @@ var platforms = []struct{ system, processor string }{
 // TestPlatforms type-checks every package for other platforms, without cgo. That finds what
 // does not compile there in a tenth of the time of a build: make cross builds.
 func TestPlatforms(t *testing.T) {
+	parse := parsedOnce()
 	for _, p := range platforms {
 		t.Run(p.system+"/"+p.processor, func(t *testing.T) {
 			cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", module+"/...")
@@ -38,7 +39,7 @@ func TestPlatforms(t *testing.T) {
 				}
 				t.Fatal(err)
 			}
-			complaints, checked := typeCheck(strings.NewReader(string(out)), types.SizesFor("gc", p.processor))
+			complaints, checked := typeCheck(strings.NewReader(string(out)), types.SizesFor("gc", p.processor), parse)
 			for _, complaint := range complaints {
 				t.Error(complaint)
 			}
@@ -58,7 +59,7 @@ func TestPlatformsFindsMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := fmt.Sprintf(`{"ImportPath":"p","Dir":%q,"GoFiles":["p.go"],"Module":{"Main":true}}`, dir)
-	complaints, checked := typeCheck(strings.NewReader(list), types.SizesFor("gc", "amd64"))
+	complaints, checked := typeCheck(strings.NewReader(list), types.SizesFor("gc", "amd64"), parsedOnce())
 	all := fmt.Sprint(complaints)
 	if len(complaints) != 2 || checked != 1 || !strings.Contains(all, "undefined: missing") || !strings.Contains(all, "p.go:3") {
 		t.Errorf("%d packages: %v", checked, complaints)
@@ -67,9 +68,8 @@ func TestPlatformsFindsMistakes(t *testing.T) {
 
 // typeCheck reads what go list -deps prints, dependencies first, and checks the packages of
 // this module; of the others it reads declarations only.
-func typeCheck(list io.Reader, sizes types.Sizes) (complaints []error, checked int) {
+func typeCheck(list io.Reader, sizes types.Sizes, parse parseFile) (complaints []error, checked int) {
 	known := map[string]*types.Package{"unsafe": types.Unsafe}
-	files := token.NewFileSet()
 	for decoder := json.NewDecoder(list); ; {
 		var p struct {
 			ImportPath, Dir string
@@ -91,7 +91,7 @@ func typeCheck(list io.Reader, sizes types.Sizes) (complaints []error, checked i
 		}
 		var parsed []*ast.File
 		for _, name := range p.GoFiles {
-			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+			file, err := parse(filepath.Join(p.Dir, name), ours)
 			if err != nil {
 				return append(complaints, err), checked
 			}
@@ -114,7 +114,57 @@ func typeCheck(list io.Reader, sizes types.Sizes) (complaints []error, checked i
 				}
 			},
 		}
-		known[p.ImportPath], _ = config.Check(p.ImportPath, files, parsed, nil)
+		known[p.ImportPath], _ = config.Check(p.ImportPath, positions, parsed, nil)
+	}
+}
+
+// positions has the lines of all parsed files.
+var positions = token.NewFileSet()
+
+// parseFile parses a file, for its declarations alone or with the bodies of its functions.
+type parseFile func(path string, bodies bool) (*ast.File, error)
+
+// parsedOnce returns a parseFile that remembers files: platforms share most of them.
+func parsedOnce() parseFile {
+	known := make(map[string]*ast.File)
+	return func(path string, bodies bool) (*ast.File, error) {
+		if file := known[path]; file != nil {
+			return file, nil
+		}
+		file, err := parser.ParseFile(positions, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		if !bodies {
+			strip(file)
+		}
+		known[path] = file
+		return file, nil
+	}
+}
+
+// strip removes the bodies of functions, and the elements of tables whose type does not depend on them.
+func strip(file *ast.File) {
+	for _, declaration := range file.Decls {
+		switch d := declaration.(type) {
+		case *ast.FuncDecl:
+			d.Body = nil
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				if v, ok := spec.(*ast.ValueSpec); ok && len(v.Values) == 1 {
+					literal, _ := v.Values[0].(*ast.CompositeLit)
+					if literal == nil {
+						continue
+					}
+					if array, ok := literal.Type.(*ast.ArrayType); ok {
+						if _, counted := array.Len.(*ast.Ellipsis); counted {
+							continue
+						}
+					}
+					literal.Elts = nil
+				}
+			}
+		}
 	}
 }
 
