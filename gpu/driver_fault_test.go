@@ -117,7 +117,7 @@ func monitorFault(t *testing.T, stub, faults, problem string) {
 func (s *samples) until(what string, holds func([]Health) bool) {
 	s.t.Helper()
 	var all []Health
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if all = s.next(); holds(all) {
 			return
 		}

@@ -31,8 +31,7 @@ func checkDamaged(t testing.TB, data []byte) {
 	beside, _ := readFile(data, damagedText, format.Options{Bytes: &format.Bytes{Names: names, Beside: names}})
 	for _, text := range []string{file, stream, beside} {
 		for line := range strings.Lines(text) {
-			var members map[string]json.RawMessage
-			if strings.HasSuffix(line, "\n") && json.Unmarshal([]byte(line), &members) != nil {
+			if strings.HasSuffix(line, "\n") && (line[0] != '{' || !json.Valid([]byte(line))) {
 				t.Fatalf("not an object: %.300q", line)
 			}
 		}
@@ -54,9 +53,11 @@ func TestDamagedBytes(t *testing.T) {
 			}
 			for i := 0; i < len(data); i += step {
 				before := data[i]
-				for _, value := range []byte{before ^ 1, before ^ 0x80, 0, 0xff} {
-					data[i] = value
-					checkDamaged(t, data)
+				for k, value := range []byte{before ^ 1, before ^ 0x80, 0, 0xff} {
+					if k < 2 || value != before && value != before^1 && value != before^0x80 {
+						data[i] = value
+						checkDamaged(t, data)
+					}
 				}
 				data[i] = before
 				if i/step%3 == 0 {
