@@ -84,17 +84,17 @@ func TestTimeoutAppliesToTheFirstBatch(t *testing.T) {
 	}
 }
 
-// TestTenPoisonRecords: of 100,000 records exactly the ten bad ones are marked.
+// TestTenPoisonRecords: of 25,000 records exactly the ten bad ones are marked.
 func TestTenPoisonRecords(t *testing.T) {
 	t.Parallel()
-	lines := slices.Collect(strings.Lines(numbered(100_000)))
-	bad := []int{0, 1, 2047, 2048, 31_000, 31_500, 50_000, 77_777, 99_998, 99_999}
+	lines := slices.Collect(strings.Lines(numbered(25_000)))
+	bad := []int{0, 1, 511, 512, 7_750, 7_875, 12_500, 19_444, 24_998, 24_999}
 	for i, at := range bad {
 		lines[at] = fmt.Sprintf("{\"id\":%d,\"poison\":%q}\n", at, []string{"kill", "panic", "exit"}[i%3])
 	}
 	d := newJobDir(t, strings.Join(lines, ""))
 	c := d.config("test-poison")
-	c.Batching.Size = 1024
+	c.Batching.Size = 256
 	report := mustRun(t, d, c)
 	var marked []int
 	for i, kind := range marks(t, d.read("out.jsonl")) {

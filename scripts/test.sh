@@ -27,7 +27,7 @@ race=(-race -gcflags=all=-dwarf=false)                                   # what 
 # in every process, and nowhere else.
 raceJobs='^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent([^D].*|Deaths)|TestFetch.*|TestStopDoesNotWaitForAWindow|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
 raceCommands='^(TestServe.*|TestSignal.*)$'
-raceScripts='^TestScripts$/^(run|resume|retry|listen|serve|signals|status|streams|shards|steps|gpus)$'
+raceScripts='^TestScripts$/^(run|listen|serve|signals|status|streams|shards|steps|gpus)$'
 
 # Tests of other packages that compute much and start nothing: ten times slower with it.
 sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd|TestEqualToMinhash'
