@@ -65,21 +65,26 @@ func TestSizes(t *testing.T) {
 	if err := exec.Command(python, "-c", "import pyarrow").Run(); err != nil {
 		t.Skip("pyarrow is not installed (GPURUN_TEST_PYTHON names the interpreter)")
 	}
+	var paths []string
 	for name, w := range workloads(50_000) {
 		path := filepath.Join(t.TempDir(), name+".parquet")
 		s := sample{schema: w.schema, groups: []rowGroup{w.rows}}
 		if err := os.WriteFile(path, s.file(t), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command(python, "testdata/size.py", path).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ratio, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		paths = append(paths, path)
+	}
+	out, err := exec.Command(python, append([]string{"testdata/size.py"}, paths...)...).Output()
+	ratios := strings.Fields(string(out))
+	if err != nil || len(ratios) != len(paths) {
+		t.Fatalf("%s, %v", out, err)
+	}
+	for i, path := range paths {
+		ratio, err := strconv.ParseFloat(ratios[i], 64)
 		if err != nil || ratio > 1.05 {
-			t.Errorf("%s: %.3f times the size of pyarrow's file, %v", name, ratio, err)
+			t.Errorf("%s: %.3f times the size of pyarrow's file, %v", filepath.Base(path), ratio, err)
 		}
-		t.Logf("%s: %.3f times the size of pyarrow's file", name, ratio)
+		t.Logf("%s: %.3f times the size of pyarrow's file", filepath.Base(path), ratio)
 	}
 }
 
