@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // arenas counts the shared memory mappings of this process.
@@ -122,8 +120,8 @@ func TestInputs(t *testing.T) {
 		`{"text":"4.0","present":true}`, `{"text":"\"five\"","present":true}`, `{"text":"\"six\"","present":true}`,
 		`{"text":"\"seven\"","present":true}`, `{"text":"\"eight\"","present":true}`, `{"text":"\"\\u006eine\"","present":true}`, "",
 	}, "\n")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s\nfiles: %v", diff, files)
+	if got != want {
+		t.Errorf("%s\ninstead of\n%s\nfiles: %v", got, want, files)
 	}
 	if done.Segment.Tally.Failed != 6 || done.Segment.Tally.Succeeded != 10 {
 		t.Errorf("done: %+v", done.Segment.Tally.Counts)

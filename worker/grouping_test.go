@@ -2,10 +2,9 @@ package worker
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // batchesOf cuts everything under one budget.
@@ -54,8 +53,8 @@ func TestGrouping(t *testing.T) {
 			if sizes == nil {
 				sizes = slices.Repeat([]int{1}, len(test.costs))
 			}
-			if diff := cmp.Diff(test.want, batchesOf(newGrouping(test.costs, sizes, test.smallest), test.limit)); diff != "" {
-				t.Error(diff)
+			if got := batchesOf(newGrouping(test.costs, sizes, test.smallest), test.limit); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
 	}

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -80,8 +79,8 @@ func TestWriteUnchanged(t *testing.T) {
 			assigned := assign(t, test.input)
 			got, files := writePart(t, assigned, records, test.isolated, true)
 			want, wantFiles := writePart(t, assigned, records, test.isolated, false)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v\ninstead of\n%+v", got, want)
 			}
 			if files != wantFiles {
 				t.Errorf("%q\ninstead of\n%q", files, wantFiles)
