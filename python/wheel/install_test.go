@@ -73,7 +73,7 @@ func TestInstalled(t *testing.T) {
 	}
 	wheel := buildDist(t)
 	work := t.TempDir()
-	command(t, work, nil, "python3", "-m", "venv", "env")
+	environment(t, work)
 	bin := filepath.Join(work, "env", "bin")
 	env := []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + work, "GPURUN_LEASE_DIR=" + filepath.Join(work, "leases"), "XDG_STATE_HOME=" + filepath.Join(work, "state")}
 	install(t, work, bin, wheel)
@@ -111,6 +111,23 @@ func TestInstalled(t *testing.T) {
 		command(t, filepath.Join(work, "words"), env, "gpurun", "try", "kernel.py", "sample.jsonl")
 	})
 	t.Run("clash", func(t *testing.T) { testClash(t, work, env, wheel) })
+}
+
+// environment creates a fresh environment in the folder env. It links to this machine's pip, if
+// there is one, because to install another takes seconds.
+func environment(t *testing.T, work string) {
+	t.Helper()
+	command(t, work, nil, "python3", "-m", "venv", "--without-pip", "env")
+	python := filepath.Join(work, "env", "bin", "python")
+	pip, err := exec.Command("python3", "-c", "import pip; print(pip.__path__[0])").Output()
+	if err != nil {
+		command(t, work, nil, python, "-m", "ensurepip")
+		return
+	}
+	packages := command(t, work, nil, python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+	if err := os.Symlink(strings.TrimSpace(string(pip)), filepath.Join(strings.TrimSpace(packages), "pip")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // testClash installs the other project called gpurun, before and after ours, and follows the
@@ -165,14 +182,14 @@ var pipFlags = []string{"--quiet", "--disable-pip-version-check", "--no-input", 
 // install installs a wheel and, where the index can be reached, what it depends on.
 func install(t *testing.T, work, bin, wheel string) {
 	t.Helper()
-	pip := filepath.Join(bin, "pip")
-	command(t, work, os.Environ(), pip, append(pipFlags, "install", "--no-index", "--no-deps", wheel)...)
-	cmd := exec.CommandContext(t.Context(), pip, append(pipFlags, "install", wheel)...)
+	python, pip := filepath.Join(bin, "python"), append([]string{"-m", "pip"}, pipFlags...)
+	command(t, work, os.Environ(), python, append(pip, "install", "--no-index", "--no-deps", wheel)...)
+	cmd := exec.CommandContext(t.Context(), python, append(pip, "install", wheel)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Logf("SKIPPED: no index: what the wheel depends on is not installed: %v\n%s", err, out)
 		return
 	}
-	command(t, work, os.Environ(), pip, append(pipFlags, "check")...)
+	command(t, work, os.Environ(), python, append(pip, "check")...)
 }
 
 // runReadme writes the Python files of the README's section about a kernel in Python, and
