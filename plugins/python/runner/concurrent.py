@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 
 from gpurun_runner.record import Record
 from gpurun_runner.failure import OURS, ResultError, explain, first_line, kind_of
@@ -235,6 +234,7 @@ class Watchdog(threading.Thread):
 
     def report(self, blocked, long):
         """Send where the main thread is, and which record's task that is."""
+        import traceback
         frame, number = sys._current_frames().get(self.main), 0
         stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
         while frame is not None:
