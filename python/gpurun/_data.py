@@ -1,10 +1,8 @@
 """The data that people have, as a job reads it: files where they lie, Arrow, or JSON lines."""
 
 import collections.abc
-import filecmp
 import hashlib
 import importlib.util
-import itertools
 import os
 import sys
 
@@ -22,9 +20,7 @@ def source(data):
         return Files(paths)
     if _is_dataset(data):
         files = _whole_files(data)
-        given = Tables(data, _dataset_batches, str(data._fingerprint)) if files is None else Files(files, len(data))
-        given.features = data.features
-        return given
+        return Tables(data, _dataset_batches, data.features, str(data._fingerprint)) if files is None else Files(files, len(data), data.features)
     if _arrow_of(data) is not None:
         return Tables(data, _arrow_of(data))
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
@@ -41,13 +37,12 @@ def _splits(data):
 class Files:
     """Files, by their names, patterns or URLs."""
 
-    tabular, features = True, None  # features: of a Dataset
-
-    def __init__(self, paths, records=None):
-        self.arguments, self.settings, self.records = paths, {}, records
-        self.tabular = all(str(path).endswith((".parquet", ".pq", ".arrow", ".feather")) for path in paths)
-
     write = None
+
+    def __init__(self, paths, records=None, features=None):
+        self.arguments, self.records, self.features = paths, records, features  # features: of a Dataset
+        self.tabular = all(str(path).endswith((".parquet", ".pq", ".arrow", ".feather")) for path in paths)
+        self.settings = _fetching(features)
 
     def saved(self, path):
         return self
@@ -63,66 +58,95 @@ class Files:
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
-class Tables:
-    """A table, streamed in Arrow's format."""
+class Memory:
+    """Data in the memory of this process."""
 
-    tabular, features = True, None
-
-    def __init__(self, data, batches, known=None):
-        self.data, self.batches, self.known = data, batches, known
-        self.arguments, self.settings, self.records = ["-"], {"input_format": "arrow"}, _length(data)
-
-    def write(self, stream):
-        summed = _Sum(stream)
-        _write_arrow(summed, self.batches(self.data))
-        self.written = self.known or summed.digest.hexdigest()
-
-    def sum(self):
-        return self.known or arrow_sum(self.data)
-
-    def saved(self, path):
-        """The table itself or, if it has columns of bytes, a copy in a file: only from files do those reach kernels as
-        bytes."""
-        batches = iter(self.batches(self.data))
-        first = next(batches, None)
-        if first is None or not any(map(_is_bytes, first.schema.types)):
-            return self if self.batches is not iter else Tables(itertools.chain([] if first is None else [first], batches), iter)
-        partial = path + ".partial"
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            summed = _Sum(file)
-            _write_arrow(summed, itertools.chain([first], batches))
-        self.written = self.known or summed.digest.hexdigest()
-        if os.path.exists(path) and filecmp.cmp(partial, path, shallow=False):
-            os.remove(partial)  # a job that resumes looks at the file's time, too
-        else:
-            os.replace(partial, path)
-        return Files([path], self.records)
-
-
-class Records:
-    """Dicts or JSON lines, streamed."""
-
-    tabular, features = False, None
+    features = None
 
     def __init__(self, data):
-        self.data, self.arguments, self.settings, self.records = data, ["-"], {}, _length(data)
-
-    def write(self, stream):
-        summed = _Sum(stream)
-        for line in _records.lines(self.data):
-            summed.write(line + b"\n")
-        self.written = summed.digest.hexdigest()
-
-    def saved(self, path):
-        return self
+        self.data, self.arguments, self.records = data, ["-"], _length(data)
 
     def sum(self):
-        if not isinstance(self.data, (list, tuple)):
-            return None  # reading it would use it up
+        """The checksum of the data; None if they can be read only once."""
+        if not self.twice:
+            return None
         summed = _Sum()
-        for line in _records.lines(self.data):
-            summed.write(line + b"\n")
+        self.write(summed)
         return summed.digest.hexdigest()
+
+    def saved(self, prefix):
+        """The data in a file whose name begins with the prefix: its columns keep their types, and a call that is repeated
+        finds the same file."""
+        partial = "%s-%d.partial" % (prefix, os.getpid())
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            summed = _Sum(file)
+            self.write(summed)
+        # Name and time stand for the content: gpurun looks at both when it compares the input with that of an earlier call.
+        digest = summed.digest.hexdigest()
+        os.utime(partial, (int(digest[:8], 16),) * 2)
+        path = "%s-%s%s" % (prefix, digest[:16], self.ending)
+        os.replace(partial, path)
+        return Files([path], self.records, self.features)
+
+
+class Tables(Memory):
+    """A table, in Arrow's format."""
+
+    tabular, ending, settings = True, ".arrow", {"input_format": "arrow"}
+
+    def __init__(self, data, batches, features=None, known=None):
+        super().__init__(data)
+        self.batches, self.features, self.known, self.twice = batches, features, known, batches is not iter
+
+    def sum(self):
+        return self.known or super().sum()
+
+    def write(self, stream):
+        _write_arrow(stream, self.batches(self.data))
+
+
+class Records(Memory):
+    """Dicts or JSON lines. A generator is streamed: it may be longer than a disk."""
+
+    ending, settings = ".jsonl", {}
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.twice, self.bytes = isinstance(data, (list, tuple)), _has_bytes(data)
+        self.tabular = self.bytes is not None
+
+    def write(self, stream):
+        for line in _records.lines(self.data):
+            stream.write(line + b"\n")
+
+    def saved(self, prefix):
+        if self.bytes is not None:
+            return source(_table_of(self.data, self.bytes)).saved(prefix)
+        return super().saved(prefix) if self.twice else self
+
+
+def _fetching(features):
+    """The settings that let gpurun read the files that a Dataset names, as datasets does."""
+    names = {type(one).__name__ for one in (features or {}).values()}
+    return {"fetch_root": "/"} if names & {"Image", "Audio", "Video"} else {}
+
+
+def _has_bytes(data):
+    """The member of a list of records whose values are bytes; None if there is none."""
+    if not isinstance(data, (list, tuple)):
+        return None
+    return next((name for one in data if isinstance(one, collections.abc.Mapping) for name, value in one.items() if isinstance(value, (bytes, bytearray))), None)
+
+
+def _table_of(records, name):
+    """Records with bytes as a table: only from tables do they reach kernels as bytes."""
+    if not has_pyarrow():
+        raise TypeError("the member %r has bytes, which need pyarrow: pip install pyarrow" % name)
+    import pyarrow
+    try:
+        return pyarrow.Table.from_pylist([dict(one) for one in records])
+    except (pyarrow.ArrowException, TypeError) as error:
+        raise TypeError("the member %r has bytes, so the records must make a table, but: %s" % (name, error)) from None
 
 
 def _length(data):
@@ -163,14 +187,6 @@ def _whole_files(dataset):
 def _dataset_batches(dataset):
     for table in dataset.with_format("arrow", columns=dataset._format_columns).iter(ROWS):
         yield from table.to_batches()
-
-
-def _is_bytes(kind):
-    """Whether values of a type are bytes, or structs of bytes and path."""
-    import pyarrow.types as types
-    if types.is_struct(kind):
-        return kind.num_fields == 2 and {kind.field(0).name, kind.field(1).name} == {"bytes", "path"}
-    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind)
 
 
 def _arrow_of(data):

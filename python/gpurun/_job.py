@@ -18,6 +18,7 @@ from gpurun_runner.clash import clash, repair
 from gpurun import _data
 from gpurun._progress import progress_of
 from gpurun._result import Result
+from gpurun._settings import Settings
 
 
 class JobError(Exception):
@@ -214,6 +215,8 @@ class Job:
             if event is None:
                 self._words.append(line.decode("utf-8", "replace").rstrip())
                 continue
+            if event["event"] == "notice":
+                event["text"] = _named(event["text"])
             if event["event"] == "finished":
                 self._report = event.get("report")
             elif event["event"] == "error":
@@ -269,9 +272,18 @@ class _Folder:
 def _named(message):
     """The message of the program in the terms of Python: options and calls instead of flags and commands."""
     message = message.replace("; to write events to a file, use --json-events=FILE", "").replace("run the same command", "make the same call")
+    def option(match):
+        name = match.group(1).replace("-", "_")
+        kind = Settings.__annotations__.get(name)
+        if kind is None:
+            return match.group(0)
+        if kind in (bool, "bool"):
+            return name + "=True" + (match.group(2) or "")
+        return '%s="%s"' % (name, match.group(2).strip()) if match.group(2) else name + "="
+
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
-        return message
+        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+)?", option, message)
     name, near = ((text or "").replace("-", "_") for text in unknown.groups())
     return "there is no option %s=%s; gpurun run --help-all lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
 

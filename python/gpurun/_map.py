@@ -1,9 +1,11 @@
 """gpurun.map: a function over data, on every GPU of the machine."""
 
+import glob
 import hashlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,28 +38,54 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     source = _data.source(data)
     functions = steps(function, identity)
     check_interpreter(settings.get("python"))
-    temporary = None
-    if output is None:
+    temporary, is_cached = None, output is None
+    if is_cached:
         output, temporary = cached(functions, source, settings)
-    output = os.fspath(output)
+    output = os.path.expanduser(output)
     folder = job_folder(output, settings.get("work_dir"))
-    streamed = Streamed(folder, functions, source, settings)
-    if streamed.is_done(output):
-        result = finished(output, allow_failed)
-        result._features = source.features
-        return result
-    features, source = source.features, source.saved(streamed.copy)
+    features, source = source.features, source.saved(copy_of(folder))
     kernel = save(function, functions, folder)
     try:
         result = attempt(lambda: _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **settings))
     except JobError as error:
+        if is_cached and "the kernel's files changed" in error.args[0] and not settings.get("force"):
+            return map(function, data, identity=identity, progress=progress, allow_failed=allow_failed, force=True, **settings)
+        forget(source, error, folder)
         explain_change(error, folder, functions)
         if isinstance(data, (list, tuple)) and error.args[0].endswith("does not exist"):
             error.args = (error.args[0] + "; a list of texts is a list of files: for records, pass [{\"text\": text} for text in texts]",)
         raise
-    streamed.save(result)
+    finish(result, folder)
     result._temporary, result._features = temporary, features
     return result
+
+
+def copy_of(folder):
+    """How the names of files begin that have data of this process while a job reads them."""
+    return os.path.join(os.path.dirname(folder), ".%s-data" % os.path.basename(folder))
+
+
+def finish(result, folder):
+    """Remove the copy of the data, unless a retry needs it."""
+    if result.failed == 0:
+        for path in glob.glob(glob.escape(copy_of(folder)) + "-*"):
+            os.remove(path)
+
+
+def forget(source, error, folder):
+    """Remove the copy of data that a job has refused. Its message names files, but the user has data."""
+    for path in source.arguments:
+        if path.startswith(copy_of(folder)) and error.exit_code in (2, 6) and not _names(os.path.join(folder, "job.json"), path):
+            os.remove(path)
+    error.args = (re.sub(r"input file \d+ was \S+-data-\w+\.\w+ and is now \S+-data-\w+\.\w+", "the data are not the same", error.args[0]),)
+
+
+def _names(path, text):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.dumps(text, ensure_ascii=False)[1:-1] in file.read()
+    except OSError:
+        return False
 
 
 def steps(function, identity=None):
@@ -70,33 +98,6 @@ def save(function, functions, folder):
     """Write the functions below a job folder. Return the kernel as gpurun.run takes it."""
     saved = [one.save(folder) if isinstance(one, Function) else one for one in functions]
     return saved if isinstance(function, (list, tuple)) else saved[0]
-
-
-class Streamed:
-    """Remembers which data a finished job has read from this process: a stream itself is gone."""
-
-    def __init__(self, folder, functions, source, settings):
-        self.path = os.path.join(folder, FOLDER, "streamed")
-        self.copy = os.path.join(os.path.dirname(folder), ".%s-data.arrow" % os.path.basename(folder))
-        self.functions, self.given, self.settings = functions, source, settings
-
-    def is_done(self, output):
-        """Whether a job has finished with the same function, data and settings."""
-        try:
-            with open(self.path, encoding="utf-8") as file:
-                before = file.read()
-        except OSError:
-            return False
-        sum = self.given.sum() if self.given.write is not None else None
-        return sum is not None and os.path.exists(output) and before == key(self.functions, sum, self.settings)
-
-    def save(self, result):
-        if result.failed == 0 and os.path.exists(self.copy):  # a retry needs it
-            os.remove(self.copy)
-        sum = getattr(self.given, "written", None)
-        if sum is not None:
-            with open(self.path, "w", encoding="utf-8") as file:
-                file.write(key(self.functions, sum, self.settings))
 
 
 def finished(output, allow_failed):
@@ -233,6 +234,7 @@ def retry(result, function=None, *, progress=None, allow_failed=False, **setting
     if function is not None:
         kernel = save(function, steps(function), job_folder(output, settings.get("work_dir")))
     again = attempt(lambda: _job.retry(kernel, output, progress=progress, allow_failed=allow_failed, **settings))
+    finish(again, job_folder(output, settings.get("work_dir")))
     again._temporary, again._features = getattr(result, "_temporary", None), getattr(result, "_features", None)
     return again
 

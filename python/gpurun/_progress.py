@@ -11,7 +11,7 @@ WORDS = {"importing": "importing", "loading": "loading the model", "first_batch"
 def progress_of(wanted, total=None):
     """The display of a job with so many records, if that is known. None means: where it can be seen."""
     if wanted is False:
-        return Progress(total)
+        return Quiet(total)
     if in_notebook():
         return NotebookProgress(total)
     if wanted or sys.stderr is not None and sys.stderr.isatty():
@@ -41,7 +41,7 @@ class Device:
 
 
 class Progress:
-    """Follows the events of a job; shows nothing."""
+    """Follows the events of a job; shows only what people should know about their data."""
 
     interval = 0.2
 
@@ -51,6 +51,8 @@ class Progress:
 
     def update(self, event):
         kind, last = event["event"], event["event"] == "finished"
+        if kind == "notice":
+            self.notice(event["text"])
         if "device" in event and "slot" in event:
             self.follow(kind, event)
         counts = event.get("job")
@@ -101,7 +103,17 @@ class Progress:
     def show(self):
         pass
 
+    def notice(self, text):
+        if sys.stderr is not None:
+            sys.stderr.write("gpurun: %s\n" % text)
+
     def close(self):
+        pass
+
+
+class Quiet(Progress):
+
+    def notice(self, text):
         pass
 
 
@@ -114,6 +126,11 @@ class TerminalProgress(Progress):
         sys.stderr.write("\r\x1b[K[%s%s] %s" % ("=" * filled, " " * (WIDTH - filled), self.text()))
         sys.stderr.flush()
         self.shown = True
+
+    def notice(self, text):
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+        super().notice(text)
 
     def close(self):
         if self.shown:

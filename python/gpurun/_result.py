@@ -36,7 +36,12 @@ class Result:
         for path in self._files():
             if path.endswith(TABLES + ARROW):
                 for batch in _batches(path):
-                    yield from map(_without_null_error, batch.to_pylist())
+                    documents = _documents(batch.schema)
+                    for record in map(_without_null_error, batch.to_pylist()):
+                        for name in documents:
+                            if record.get(name) is not None:
+                                record[name] = json.loads(record[name])
+                        yield record
                 continue
             with _lines(path) as file:
                 for line in file:
@@ -62,7 +67,11 @@ class Result:
         """The output as a pandas.DataFrame."""
         import pandas
         if all(path.endswith(TABLES + ARROW) for path in self._files()):
-            return self.to_arrow().to_pandas()
+            table = self.to_arrow()
+            frame = table.to_pandas()
+            for name in _documents(table.schema):
+                frame[name] = frame[name].map(lambda text: None if text is None else json.loads(text))
+            return frame
         return pandas.DataFrame(list(self.records()))
 
     def to_dataset(self):
@@ -75,6 +84,9 @@ class Result:
                 features[name] = was
         return datasets.Dataset(table, info=datasets.DatasetInfo(features=features))
 
+    def __len__(self):
+        return self.succeeded + self.failed
+
     def _files(self):
         if not os.path.isdir(self.output):
             return [self.output]
@@ -82,6 +94,11 @@ class Result:
 
     def __repr__(self):
         return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
+
+
+def _documents(schema):
+    """The columns of a table that gpurun stores as JSON text: their values are objects, or have different types."""
+    return [name for name in json.loads((schema.metadata or {}).get(b"gpurun.json", b"[]")) if name in schema.names]
 
 
 def _without_null_error(record):

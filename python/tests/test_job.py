@@ -179,7 +179,7 @@ class Progress(unittest.TestCase):
         self.assertIn("0  done", bar._repr_html_())
 
     def test_nothing(self):
-        self.assertIs(type(_progress.progress_of(False)), _progress.Progress)
+        self.assertIs(type(_progress.progress_of(False)), _progress.Quiet)
         with mock.patch.object(sys, "stderr", io.StringIO()):
             self.assertIs(type(_progress.progress_of(None)), _progress.Progress)
 

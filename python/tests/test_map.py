@@ -151,6 +151,44 @@ class Maps(Session):
         self.assertFalse(generated.output.startswith(self.folder))  # cannot be read twice: temporary
         self.assertEqual(list(generated), list(first))
 
+    def test_data_in_memory(self):
+        """Data of this process are like files: types stay, and what has changed is found, also after failures."""
+        import datetime, decimal
+        rows = [{"t": datetime.datetime(2024, 1, 1), "d": decimal.Decimal("12345678901234567890.12"), "label": n} for n in (3, 4)]
+        if importlib.util.find_spec("pyarrow") is None:
+            self.skipTest("SKIPPED: no pyarrow")
+        import pyarrow
+        result = gpurun.map(lambda batch: {"n": [1] * len(batch), "label": ["cat"] * len(batch), "o": [{"a": []}] * len(batch)}, pyarrow.Table.from_pylist(rows), **CPU)
+        self.assertEqual(list(result), [{**row, "label": "cat", "n": 1, "o": {"a": []}} for row in rows])
+        self.assertEqual(list(gpurun.map(lambda batch: {"n": [len(one) for one in batch["b"]]}, [{"b": b"abc"}], **CPU)), [{"b": b"abc", "n": 3}])
+
+        fails = lambda batch: {"v": [1 / n for n in batch["n"]]}
+        records = [{"n": 0}, {"n": 1}]
+        for _ in range(2):
+            with self.assertRaisesRegex(gpurun.RecordsFailed, "1 of 2 records failed"):
+                gpurun.map(fails, records, output="v.jsonl", **CPU)
+        self.assertEqual(len(gpurun.map(fails, records, output="v.jsonl", allow_failed=True, batch_size=1, **CPU)), 2)
+        with self.assertRaisesRegex(gpurun.UsageError, "the data are not the same; force=True replaces it"):
+            gpurun.map(fails, records[1:], output="v.jsonl", **CPU)
+        self.assertEqual(len([name for name in os.listdir(".") if "-data-" in name]), 1)  # for a retry
+        gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
+        self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
+
+    def test_imports_inside(self):
+        """A module that the function imports by itself was edited: results are computed again, or refused."""
+        text = """
+            import gpurun
+            def inside(batch):
+                from helper_inside import add
+                return {"m": [add(n) for n in batch["n"]]}
+            print([r["m"] for r in gpurun.map(inside, [{"n": 1}], gpus="cpu:1", progress=False, **%s)])
+        """
+        for added, there, cached in ((1, "[2]", "[2]"), (2, "the kernel's files changed", "[3]")):
+            with open("helper_inside.py", "w") as file:
+                file.write("def add(n):\n    return n + %d\n" % added)
+            self.assertIn(there, self.script("session.py", text % {"output": "inside.jsonl"}))
+            self.assertIn(cached, self.script("session.py", text % {}))
+
     def test_resume(self):
         """A session that is killed, and one that was edited, in a script."""
         text = """
@@ -163,7 +201,8 @@ class Maps(Session):
                     time.sleep(0.05)
                 return {"m": [FACTOR * n for n in batch["n"]]}
 
-            for event in gpurun._map.attempt(lambda: [gpurun.start(gpurun._function.Function(slow).save("out.jsonl.gpurun"), records, "out.jsonl",
+            saved = gpurun._data.source(records).saved(gpurun._map.copy_of(os.path.abspath("out.jsonl.gpurun")))
+            for event in gpurun._map.attempt(lambda: [gpurun.start(gpurun._function.Function(slow).save("out.jsonl.gpurun"), saved, "out.jsonl",
                                                       gpus="cpu:1", batch_size=10, chunk_records=10)])[0] if os.path.exists("slow") else []:
                 if event["event"] == "chunk_done":
                     os.kill(os.getpid(), signal.SIGKILL)
