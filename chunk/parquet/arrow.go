@@ -20,6 +20,14 @@ func (s Schema) Arrow(full func(leaf int) bool) string {
 	return base64.StdEncoding.EncodeToString(message)
 }
 
+// ArrowMetadata is what Metadata returns, in Arrow's schema.
+func (s Schema) ArrowMetadata() (list []arrow.Fields) {
+	for _, kv := range s.Metadata() {
+		list = append(list, arrow.Fields{0: kv.Key, 1: kv.Value})
+	}
+	return list
+}
+
 // Arrow returns the column as a field of Arrow's schema. fixed: lists have the size of the column.
 func (c Column) Arrow(fixed bool) arrow.Fields {
 	if members := c.Type.Members(); members != nil {

@@ -58,6 +58,22 @@ type Schema struct {
 	Closed bool `json:"closed,omitempty"`
 }
 
+// Metadata lists the columns of JSON text, and what is known about columns, for files of the schema.
+func (s Schema) Metadata() []KeyValue {
+	list := []KeyValue{{Key: JSONColumns, Value: s.jsonColumns()}}
+	var f features
+	f.Info.Features = make(map[string]json.RawMessage)
+	for _, c := range s.Columns {
+		if c.Feature != "" {
+			f.Info.Features[c.Name] = json.RawMessage(c.Feature)
+		}
+	}
+	if text, err := json.Marshal(f); err == nil && len(f.Info.Features) > 0 {
+		list = append(list, KeyValue{Key: Features, Value: string(text)})
+	}
+	return list
+}
+
 // jsonColumns lists the columns of JSON, as a JSON array.
 func (s Schema) jsonColumns() string {
 	names := []string{}
