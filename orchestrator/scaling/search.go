@@ -66,7 +66,7 @@ func (s *Search) Step(f Figures) Decision {
 	}
 	if more := earlyTarget(f, s.cap); s.growsEarly(f, more) {
 		s.jumped, s.early = true, true
-		return s.change(more, "one leaves the GPU and the cores idle")
+		return s.change(more, "one worker leaves the GPU and the cores mostly idle")
 	}
 	if !s.complete(f) {
 		return s.whileLoading(f)

@@ -272,20 +272,22 @@ class _Folder:
 def _named(message):
     """The message of the program in the terms of Python: options and calls instead of flags and commands."""
     message = message.replace("; to write events to a file, use --json-events=FILE", "").replace("run the same command", "make the same call")
-    def option(match):
-        name = match.group(1).replace("-", "_")
-        kind = Settings.__annotations__.get(name)
-        if kind is None:
-            return match.group(0)
-        if kind in (bool, "bool"):
-            return name + "=True" + (match.group(2) or "")
-        return '%s="%s"' % (name, match.group(2).strip()) if match.group(2) else name + "="
-
+    message = message.replace("the same command", "the same call")
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
-        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+)?", option, message)
+        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+)?", _option, message)
     name, near = ((text or "").replace("-", "_") for text in unknown.groups())
     return "there is no option %s=%s; gpurun run --help-all lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
+
+
+def _option(match):
+    """A flag, and its value if there is one, as an option of Python."""
+    name, value = match.group(1).replace("-", "_"), (match.group(2) or "").strip()
+    if name not in Settings.__annotations__:
+        return match.group(0)
+    if Settings.__annotations__[name] is bool:
+        return name + "=True" + (match.group(2) or "")
+    return '%s="%s"' % (name, value) if value else name + "="
 
 
 def failed_message(result):

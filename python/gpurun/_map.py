@@ -43,20 +43,29 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
         output, temporary = cached(functions, source, settings)
     output = os.path.expanduser(output)
     folder = job_folder(output, settings.get("work_dir"))
-    features, source = source.features, source.saved(copy_of(folder))
+    given, source = source, source.saved(copy_of(folder))
     kernel = save(function, functions, folder)
+
+    def run(**more):
+        if source is not given and not os.path.exists(source.arguments[0]):  # the same call in another process has finished
+            given.saved(copy_of(folder))
+        return _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **{**settings, **more})
+
     try:
-        result = attempt(lambda: _job.run(kernel, source, output, progress=progress, allow_failed=allow_failed, **settings))
+        try:
+            result = attempt(run)
+        except JobError as error:
+            if not is_cached or "the kernel's files changed" not in error.args[0]:
+                raise
+            result = attempt(lambda: run(force=True))
     except JobError as error:
-        if is_cached and "the kernel's files changed" in error.args[0] and not settings.get("force"):
-            return map(function, data, identity=identity, progress=progress, allow_failed=allow_failed, force=True, **settings)
         forget(source, error, folder)
         explain_change(error, folder, functions)
         if isinstance(data, (list, tuple)) and error.args[0].endswith("does not exist"):
             error.args = (error.args[0] + "; a list of texts is a list of files: for records, pass [{\"text\": text} for text in texts]",)
         raise
     finish(result, folder)
-    result._temporary, result._features = temporary, features
+    result._temporary, result._features = temporary, given.features
     return result
 
 

@@ -187,7 +187,26 @@ class Maps(Session):
             with open("helper_inside.py", "w") as file:
                 file.write("def add(n):\n    return n + %d\n" % added)
             self.assertIn(there, self.script("session.py", text % {"output": "inside.jsonl"}))
-            self.assertIn(cached, self.script("session.py", text % {}))
+            for _ in range(2):
+                self.assertIn(cached, self.script("session.py", text % {}))
+        self.assertEqual(len(os.listdir(gpurun._map.cache_folder())), 1)
+
+    def test_same_call_twice(self):
+        """The same call in two processes at a time: the second waits for the first, and returns its result."""
+        text = """
+            import gpurun, time
+            def slow(batch):
+                time.sleep(0.3)
+                return {"m": [2 * n for n in batch["n"]]}
+            print([r["m"] for r in gpurun.map(slow, [{"n": i} for i in range(4)], output="both.jsonl", gpus="cpu:1", batch_size=1, progress=False)])
+        """
+        outputs = []
+        threads = [threading.Thread(target=lambda name=name: outputs.append(self.script(name, text))) for name in ("one.py", "two.py")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(outputs, ["[0, 2, 4, 6]\n"] * 2)
 
     def test_resume(self):
         """A session that is killed, and one that was edited, in a script."""
