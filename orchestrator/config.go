@@ -132,7 +132,8 @@ type order struct {
 	// inputs are what Input names, once the order is open.
 	inputs *source.Inputs
 	// stdin is standard input if the program feeds it with lines: see Stream.
-	stdin *format.Lines
+	stdin   *format.Lines
+	streams *source.Streams
 	// beside are values that the records of the only input have beside their lines; nil for none.
 	beside *source.Beside
 	// sick are devices to leave out, because records of the job failed on them.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
@@ -19,6 +20,7 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/folder"
 	"github.com/gpurun/gpurun/orchestrator/source"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 	"github.com/gpurun/gpurun/worker/early"
 )
 
@@ -39,12 +41,31 @@ func (o *order) limits() input.Limits {
 func (o *order) findInput() (err error) {
 	names := inputNames(o.Input)
 	o.inputs, err = source.Find(source.Options{
-		Names: names, Stdin: o.Input.Stdin, Lines: o.stdin, Beside: o.beside, Format: o.Input.Format, Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
+		Names: names, Stdin: o.Input.Stdin, Lines: o.stdin, Streams: o.streams, Beside: o.beside, Format: o.Input.Format, Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
 		NoMembers: o.Results.Batch, // whose lines have the members that the API knows
 		OriginOf:  folder.Origins(o.Output, o.Resume.WorkDir),
 	})
 	if err == nil {
-		o.Spec, err = o.Reading(o.inputs.Label(names), names, o.inputs.Paths(), len(o.inputs.Bytes()) > 0)
+		o.Spec, err = o.reading(o.Spec)
+	}
+	return err
+}
+
+// reading returns the Spec of a job that reads the input.
+func (o *order) reading(s *spec.Spec) (*spec.Spec, error) {
+	names := inputNames(s.Input)
+	return s.Reading(o.inputs.Label(names), names, o.inputs.Paths(), len(o.inputs.Bytes()) > 0)
+}
+
+// streamPatience is how long a job waits for the first bytes of a stream before it begins without
+// knowing whether that has columns of bytes.
+const streamPatience = time.Second
+
+// awaitStreams learns what streams are. The settings are those before the input was known.
+func (o *order) awaitStreams(ctx context.Context, settings *spec.Spec) (err error) {
+	if o.inputs.Streams() {
+		o.inputs.Await(ctx, streamPatience)
+		o.Spec, err = o.reading(settings)
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/folder"
+	"github.com/gpurun/gpurun/orchestrator/source"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
@@ -28,6 +29,7 @@ func Run(ctx context.Context, config Config) (Report, error) {
 }
 
 func run(ctx context.Context, o order) (Report, error) {
+	o.streams = new(source.Streams)
 	report, err := runJob(ctx, o)
 	for runsAgain(err) && o.repaired == nil && ctx.Err() == nil {
 		o.checkAll = true
@@ -55,6 +57,9 @@ func runJob(ctx context.Context, todo order) (Report, error) {
 		return Report{}, err
 	}
 	if err := cmp.Or(checkOpenFiles(1), o.CheckFolders()); err != nil {
+		return Report{}, err
+	}
+	if err := o.awaitStreams(ctx, todo.Spec); err != nil {
 		return Report{}, err
 	}
 	f, err := folder.Open(ctx, o.Spec, o.notice) // and lock it

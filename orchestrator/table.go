@@ -47,9 +47,6 @@ type declared struct {
 // declaredColumns returns what the input files declare; nothing if some of them declare nothing.
 func declaredColumns(files []source.File, options format.Options) (all []*declared) {
 	for _, file := range files {
-		if file.Stream() {
-			return nil
-		}
 		list, ok, err := file.Columns(options)
 		if err != nil {
 			continue // a damaged file is reported when it is read

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,7 @@ same("turned.parquet.parquet", turned)
 same("turned.arrow.arrow", turned)
 same("both.parquet", pa.concat_tables([before, turned.cast(before.schema)]))
 same("again.parquet", before)
+same("piped.parquet", before)
 
 described(parquet.read_table("mixed.parquet"))
 described(parquet.read_table("chosen.parquet"), "image")
@@ -148,6 +150,14 @@ func TestBytesAndPath(t *testing.T) {
 			args = append(args, "--python", python)
 		}
 		cmd, stderr := d.command(append(env, "PYTHONDONTWRITEBYTECODE=1"), args...)
+		if slices.Contains(args, "-") {
+			stdin, err := os.Open(d.join("in.arrow"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stdin.Close()
+			cmd.Stdin = stdin
+		}
 		start(t, cmd)
 		ends(t, cmd, stderr, exit)
 		if text := stderr.String(); strings.Contains(text, "becomes") || strings.Contains(text, "disagree") {
@@ -168,6 +178,7 @@ func TestBytesAndPath(t *testing.T) {
 		}
 		gpurun(0, nil, "retry", "retried."+input)
 	}
+	gpurun(0, nil, "run", "-k", "size.py", "-", "-o", "piped.parquet")
 	for _, shard := range []string{"0/2", "1/2"} {
 		gpurun(0, nil, "run", "-k", "size.py", "in.parquet", "-o", "merged.parquet", "--shard", shard, "--merge")
 	}

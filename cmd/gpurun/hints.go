@@ -29,6 +29,7 @@ var hints = map[fault.Code]string{
 	fault.InputChanged:       "; --fresh starts over; the same command resumes the job once the input is restored",
 	fault.BadInput:           "; re-create the file, or pass --bad-input skip to continue without the rest of it",
 	fault.NoColumns:          "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet or *.arrow has columns to choose (--columns)",
+	fault.LateBytes:          "; --input-format %s waits for them",
 	fault.Archive:            "; --fetch path reads the file that a record names",
 	fault.NoRequests:         `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
 	fault.NoJob:              "; pass the output given to gpurun run with -o, and its --work-dir if it had one",

@@ -55,6 +55,7 @@ var (
 	BadInputList    = code("bad-input-list", Usage)
 	NotAFile        = code("not-a-file", Usage)
 	UnknownFormat   = code("unknown-format", Usage)
+	LateBytes       = code("late-bytes", Usage) // the format
 	Archive         = code("archive", Usage)
 	InputUnreadable = code("input-unreadable", Storage)
 	BadInput        = code("bad-input", Storage)

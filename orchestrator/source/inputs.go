@@ -15,7 +15,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,6 +35,8 @@ type Options struct {
 	// Stdin is standard input. Lines, if set, is what is read of it instead, as it is.
 	Stdin io.Reader
 	Lines *format.Lines
+	// Streams are those that were found before, and may have been read from; nil for none.
+	Streams *Streams
 	// Beside are values that the records of the only file have beside their lines; nil for none.
 	Beside *Beside
 	// Format and Columns are those that the user chose; "" and nil by default.
@@ -64,11 +68,23 @@ type File struct {
 	// members are those that its folders give to its records.
 	members []format.Member
 	beside  *Beside
-	// stream is read if it is not a file, and decoded from format, "" to recognize it. sampled, if
-	// set, is what it is decoded to.
-	stream  io.Reader
-	format  string
+	// stream is read if it is not a file. sampled, if set, is what it is decoded to.
+	stream  *decode.Stream
 	sampled *format.Lines
+}
+
+// Streams are the streams of a job, which stay the same if it begins once more. The zero value is
+// empty. It is safe for concurrent use.
+type Streams struct{ byName sync.Map }
+
+// get returns the stream of a name.
+func (s *Streams) get(o Options, name string, from io.Reader) *decode.Stream {
+	title := "input " + name
+	if name == expand.Stdin {
+		title = "standard input"
+	}
+	stream, _ := s.byName.LoadOrStore(name, decode.NewStream(from, title, o.Format, o.Columns))
+	return stream.(*decode.Stream)
 }
 
 // openAtOnce is how many files are inspected at a time, for file systems that are far away.
@@ -85,6 +101,9 @@ func Find(o Options) (*Inputs, error) {
 	found, left, err := expand.Files(o.Names, o.OriginOf)
 	if err != nil {
 		return nil, err
+	}
+	if o.Streams == nil {
+		o.Streams = new(Streams)
 	}
 	all := &Inputs{Files: make([]File, len(found)), LeftOut: left}
 	var group errgroup.Group
@@ -107,7 +126,7 @@ func isMissing(name string) bool {
 // inspect looks at one file or stream.
 func (o Options) inspect(found expand.File) (File, error) {
 	if found.Info == nil {
-		return File{Name: expand.Stdin, stream: o.Stdin, format: o.Format, sampled: o.Lines}, nil
+		return File{Name: expand.Stdin, stream: o.Streams.get(o, expand.Stdin, o.Stdin), sampled: o.Lines}, nil
 	}
 	path, err := filepath.Abs(found.Name)
 	if err != nil {
@@ -120,7 +139,7 @@ func (o Options) inspect(found expand.File) (File, error) {
 			common, ok = commonName(found.Name, found.Info)
 		}
 		if !ok {
-			return File{Name: found.Name, stream: streamOf(found), format: o.Format}, nil
+			return File{Name: found.Name, stream: o.Streams.get(o, found.Name, streamOf(found))}, nil
 		}
 		file.Name, file.Path = common, common
 	}
@@ -206,6 +225,18 @@ func (i *Inputs) Label(names []string) string {
 	return i.Files[0].Name
 }
 
+// Await waits for the first bytes of streams: they show columns of bytes, and the types of others,
+// which decide how a job begins. It waits for patience at most, unless the user has chosen a format
+// that has them.
+func (i *Inputs) Await(ctx context.Context, patience time.Duration) {
+	until := time.Now().Add(patience)
+	for k := range i.Files {
+		if file := &i.Files[k]; file.stream != nil && file.sampled == nil {
+			file.kind, _ = file.stream.Await(ctx, time.Until(until))
+		}
+	}
+}
+
 // Streams reports whether any input can be read only once.
 func (i *Inputs) Streams() bool { return slices.ContainsFunc(i.Files, File.Stream) }
 
@@ -282,6 +313,10 @@ func (f File) isPlain() bool { return f.stream == nil && f.beside == nil && f.ki
 
 // Columns returns the columns that the file declares, if its format does that.
 func (f File) Columns(options format.Options) (list []format.Column, ok bool, err error) {
+	if f.stream != nil {
+		list, ok = f.kind.Declared()
+		return list, ok, nil
+	}
 	err = f.open(func(file format.File) error {
 		list, ok, err = decode.Columns(file, f.kind, options)
 		return err
@@ -312,11 +347,7 @@ func (f File) opener(options format.Options, read *atomic.Int64) func(context.Co
 		case f.sampled != nil:
 			return *f.sampled, nil
 		case f.stream != nil:
-			name := "input " + f.Name
-			if f.Name == expand.Stdin {
-				name = "standard input"
-			}
-			return decode.OpenStream(ctx, f.stream, name, f.format, options), nil
+			return f.stream.Lines(ctx, options), nil
 		}
 		opened, err := os.Open(f.Path)
 		if err != nil {

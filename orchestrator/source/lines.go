@@ -104,13 +104,13 @@ func (i *Inputs) Sample(ctx context.Context, options format.Options, yield func(
 		if err != nil {
 			continue
 		}
-		sampled, more := &sampledLines{from: lines.ReadCloser}, true
+		sampled, more := &sampledLines{from: lines.ReadCloser, blobsFrom: lines.Blobs}, true
 		_ = EachLine(sampling{sampled, ctx, time.After(sampleWait)}, math.MaxInt64, func(line record.Line) bool {
 			more = yield(line)
-			return more
+			return more && sampled.takeBlobs() < sampleBytes
 		})
 		if file.stream != nil {
-			lines.ReadCloser, file.sampled = sampled, &lines
+			lines.ReadCloser, lines.Blobs, file.sampled = sampled, sampled.blobs, &lines
 		} else {
 			sampled.Close()
 		}
@@ -130,6 +130,34 @@ type sampledLines struct {
 	head    []byte     // read and not yet returned
 	err     error      // after head
 	pending chan block // what is being read after it, if not nil
+
+	blobsFrom func() []format.Blob // nil if there are none
+	taken     [][]format.Blob      // of the lines that were looked at
+	takenSize int
+}
+
+// takeBlobs takes the values that a line of the sample has beside it, and returns the size of all that
+// were taken.
+func (l *sampledLines) takeBlobs() int {
+	if l.blobsFrom != nil {
+		blobs := l.blobsFrom()
+		for _, b := range blobs {
+			l.takenSize += len(b.Data)
+		}
+		l.taken = append(l.taken, blobs)
+	}
+	return l.takenSize
+}
+
+// blobs returns the values of the next line.
+func (l *sampledLines) blobs() (next []format.Blob) {
+	switch {
+	case len(l.taken) > 0:
+		next, l.taken = l.taken[0], l.taken[1:]
+	case l.blobsFrom != nil:
+		next = l.blobsFrom()
+	}
+	return next
 }
 
 // block is some bytes, or their end.

@@ -133,9 +133,11 @@ func (f *File) place(blocks []byte, kind int) error {
 func (f *File) Count() int64 { return f.rows }
 
 // Columns returns the columns that are read, with their types.
-func (f *File) Columns() (list []format.Column) {
-	for _, c := range f.decoder.members {
-		one := format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost, Bytes: c.isBytes(), Feature: string(f.decoder.schema.features[c.name])}
+func (f *File) Columns() []format.Column { return f.decoder.columns() }
+
+func (d *decoder) columns() (list []format.Column) {
+	for _, c := range d.members {
+		one := format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost, Bytes: c.isBytes(), Feature: string(d.schema.features[c.name])}
 		if one.Bytes && !c.binary { // bytes and path
 			one.Type, one.Lost = string(parquet.StructOf(c.children[0].name, c.children[1].name)), ""
 		}

@@ -16,17 +16,12 @@ import (
 var Arrow = format.Format{
 	Name: "arrow", Rows: true,
 	Match: func(head []byte, _ bool) bool { return isFile(head) || isStream(head) },
-	Bytes: func(r io.Reader) (names []string) {
+	Columns: func(r io.Reader) []format.Column {
 		s, err := newStream(r, format.Options{})
 		if err != nil {
 			return nil // which is reported when the stream is read
 		}
-		for _, c := range s.decoder.members {
-			if c.isBytes() {
-				names = append(names, c.name)
-			}
-		}
-		return names
+		return s.decoder.columns()
 	},
 	Open: func(f format.File, o format.Options) (format.Table, error) {
 		return OpenFile(f, f.Size(), o)

@@ -9,15 +9,14 @@ package decode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/gpurun/gpurun/chunk/input/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
 )
@@ -27,11 +26,18 @@ type Kind struct {
 	compression *compression // nil for none
 	format      format.Format
 	members     []format.Member // that the file's place gives to its records
-	bytes       []string        // columns of bytes
+	columns     []format.Column // as far as its beginning shows them
 }
 
 // Bytes returns the columns whose values are bytes.
-func (k Kind) Bytes() []string { return k.bytes }
+func (k Kind) Bytes() (names []string) {
+	for _, c := range k.columns {
+		if c.Bytes {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
 
 // Plain reports whether the file consists of JSON lines as it is.
 func (k Kind) Plain() bool {
@@ -83,8 +89,8 @@ func Detect(file format.File, want string, columns []string, members ...format.M
 			err = fault.BadInput.Of(fault.Usage, "input %s: %w", file.Name(), err)
 		}
 	}
-	if kind.format.Bytes != nil && err == nil && (kind.format.Open == nil || kind.compression != nil) {
-		kind.bytes = kind.sampleBytes(io.NewSectionReader(file, 0, file.Size()), columns)
+	if kind.format.Columns != nil && err == nil && (kind.format.Open == nil || kind.compression != nil) {
+		kind.sampleColumns(io.NewSectionReader(file, 0, file.Size()), columns)
 	}
 	return kind, err
 }
@@ -94,7 +100,7 @@ func (k *Kind) check(file format.File, o format.Options) (err error) {
 	if k.format.Open != nil {
 		var table format.Table
 		if table, err = k.format.Open(file, o); err == nil {
-			k.findBytes(table.Columns())
+			k.columns = table.Columns()
 		}
 	} else {
 		_, err = k.format.Stream(context.Background(), io.NewSectionReader(file, 0, file.Size()), o)
@@ -102,26 +108,29 @@ func (k *Kind) check(file format.File, o format.Options) (err error) {
 	return columnFault("input "+file.Name(), err)
 }
 
-// sampleBytes finds the members of the first records that are bytes.
-func (k Kind) sampleBytes(r io.Reader, columns []string) []string {
+// sampleColumns looks at the first records of a file.
+func (k *Kind) sampleColumns(r io.Reader, columns []string) {
 	content := io.NopCloser(r)
 	if k.compression != nil {
 		unpacked, err := k.compression.open(content, 1)
 		if err != nil {
-			return nil // which is reported when the content is read
+			return // which is reported when the content is read
 		}
 		content = unpacked
 	}
 	defer content.Close()
-	return slices.DeleteFunc(k.format.Bytes(content), func(name string) bool { return len(columns) > 0 && !slices.Contains(columns, name) })
+	k.findColumns(content, columns)
 }
 
-func (k *Kind) findBytes(columns []format.Column) {
-	for _, c := range columns {
-		if c.Bytes {
-			k.bytes = append(k.bytes, c.Name)
-		}
+// findColumns finds those of the columns that are read, in their order; all, if columns names none.
+func (k *Kind) findColumns(content io.Reader, columns []string) {
+	if k.columns = k.format.Columns(content); len(columns) == 0 {
+		return
 	}
+	k.columns = slices.DeleteFunc(k.columns, func(c format.Column) bool { return !slices.Contains(columns, c.Name) })
+	slices.SortFunc(k.columns, func(a, b format.Column) int {
+		return cmp.Compare(slices.Index(columns, a.Name), slices.Index(columns, b.Name))
+	})
 }
 
 // checkColumns refuses a choice of columns for JSON lines, which have none.
@@ -193,6 +202,11 @@ func (k Kind) open(file format.File, o format.Options) (format.Table, error) {
 	return k.format.Open(file, k.inFile(o))
 }
 
+// Declared returns all columns with their types, if the beginning of the content has them.
+func (k Kind) Declared() (list []format.Column, ok bool) {
+	return k.columns, k.format.Open != nil && len(k.columns) > 0
+}
+
 // Count returns the number of records of a file of a known kind, if that takes no decoding.
 func Count(file format.File, kind Kind, options format.Options) (records int64, ok bool, err error) {
 	table, err := kind.open(file, options)
@@ -206,10 +220,15 @@ func Count(file format.File, kind Kind, options format.Options) (records int64, 
 // format has none.
 func Columns(file format.File, kind Kind, options format.Options) (list []format.Column, ok bool, err error) {
 	table, err := kind.open(file, options)
-	if table == nil || err != nil {
-		return nil, err != nil, err
+	if err != nil {
+		return nil, true, err
 	}
-	list = table.Columns()
+	if list, ok = kind.Declared(); table != nil {
+		list, ok = table.Columns(), true
+	}
+	if !ok {
+		return nil, false, nil
+	}
 	for _, m := range kind.added(options) {
 		if !slices.ContainsFunc(list, func(c format.Column) bool { return c.Name == m.Name }) {
 			list = append(list, format.Column{Name: m.Name, Type: m.Type})
@@ -252,75 +271,6 @@ func (k Kind) stream(ctx context.Context, content io.ReadCloser, options format.
 	return lines.AlsoClosing(content), nil
 }
 
-// OpenStream decodes a stream. Its kind is known when its first bytes have arrived, so
-// everything that is wrong with it is an error of Read. name is what messages call it.
-// Close must not be called during a Read.
-func OpenStream(ctx context.Context, r io.Reader, name, want string, options format.Options) format.Lines {
-	s := &stream{open: func() (format.Lines, error) { return openStream(ctx, r, name, want, options) }}
-	return format.Lines{ReadCloser: s, First: 1, Rows: s.rows, Blobs: s.blobs}
-}
-
-// stream is opened by its first Read.
-type stream struct {
-	open  func() (format.Lines, error)
-	lines format.Lines
-	err   error
-}
-
-func (s *stream) rows() bool { return s.lines.CountsRows() }
-
-func (s *stream) blobs() []format.Blob {
-	if s.lines.Blobs == nil {
-		return nil
-	}
-	return s.lines.Blobs()
-}
-
-func (s *stream) Read(p []byte) (int, error) {
-	if s.lines.ReadCloser == nil && s.err == nil {
-		s.lines, s.err = s.open()
-	}
-	if s.err != nil {
-		return 0, s.err
-	}
-	return s.lines.Read(p)
-}
-
-func (s *stream) Close() error {
-	if s.lines.ReadCloser == nil {
-		return nil
-	}
-	return s.lines.Close()
-}
-
-func openStream(ctx context.Context, r io.Reader, name, want string, options format.Options) (format.Lines, error) {
-	head, whole, r := firstBytes(r)
-	content := io.NopCloser(r)
-	if c := compressionOf(head); c != nil {
-		unpacked, err := c.open(r, options.Threads)
-		if err != nil {
-			return format.Lines{}, err
-		}
-		head, whole, r = firstBytes(unpacked)
-		content = struct {
-			io.Reader
-			io.Closer
-		}{r, unpacked}
-	}
-	f, err := formatOf(head, whole, want, name, "")
-	if err == nil {
-		err = checkColumns(f, options.Columns, name)
-	}
-	if err == nil && f.Stream == nil {
-		err = fault.UnknownFormat.New("%s is %s, which cannot be read from a stream; name a file", name, f.Name)
-	}
-	if err != nil {
-		return format.Lines{}, err
-	}
-	lines, err := Kind{format: f}.stream(ctx, content, options)
-	return lines, columnFault(name, err)
-}
-
 // columnFault returns a usage fault for columns that a table does not have; it is not damaged.
 func columnFault(what string, err error) error {
 	if wrong := new(format.ColumnError); errors.As(err, &wrong) {
@@ -328,71 +278,6 @@ func columnFault(what string, err error) error {
 	}
 	return err
 }
-
-// firstBytes returns the beginning of a stream, by which its content is recognized, whether
-// that is all of it, and a reader that returns it again. The beginning depends on the content
-// alone, not on how it arrives. A stream may pause between records: firstBytes does not wait for
-// the second one.
-func firstBytes(r io.Reader) (head []byte, whole bool, again io.Reader) {
-	all := make([]byte, 0, format.SniffBytes)
-	var err error
-	for head == nil && len(all) < cap(all) && err == nil {
-		var n int
-		n, err = r.Read(all[len(all):cap(all)])
-		all = all[:len(all)+n]
-		head = beginning(all)
-	}
-	if head == nil {
-		head, whole = all, errors.Is(err, io.EOF)
-	}
-	again = bytes.NewReader(all)
-	if err != nil {
-		return head, whole, io.MultiReader(again, failing{err})
-	}
-	return head, whole, io.MultiReader(again, r)
-}
-
-// beginning returns as much of the first bytes of a stream as it takes to recognize its
-// content; nil if more are needed: of compressed content and of Arrow its first bytes, of JSON lines the
-// beginning of the first, of an array of objects whether a second line follows it, of anything
-// else some lines.
-func beginning(head []byte) []byte {
-	if compressionOf(head) != nil || arrow.Arrow.Match(head, false) {
-		return head
-	}
-	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
-	if len(text) > 1 && text[0] == '{' && bytes.IndexByte([]byte(" \t\r\n\x00"), text[1]) < 0 {
-		return head
-	}
-	for at, lines := 0, 0; ; {
-		length := bytes.IndexByte(head[at:], '\n')
-		if length < 0 {
-			return nil
-		}
-		line := bytes.TrimSpace(head[at : at+length])
-		at += length + 1
-		if len(line) == 0 {
-			continue
-		}
-		if lines++; lines == 1 && json.Valid(bytes.TrimPrefix(line, []byte(byteOrderMark))) || lines == tableLines {
-			if lines == 1 && isObjects(line) && len(bytes.TrimSpace(head[at:])) == 0 {
-				return nil // one array, unless another line follows
-			}
-			return head[:at]
-		}
-	}
-}
-
-const (
-	// tableLines is how many lines of a stream it takes to recognize a table.
-	tableLines    = 10
-	byteOrderMark = "\ufeff"
-)
-
-// failing returns an error.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // file is an open file on disk.
 type file struct {

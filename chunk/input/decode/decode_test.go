@@ -113,7 +113,7 @@ func TestDecode(t *testing.T) {
 				t.Errorf("plain: %t", kind.Plain())
 			}
 			for cut, r := range map[string]io.Reader{"whole": bytes.NewReader(test.data), "bytes": iotest.OneByteReader(bytes.NewReader(test.data))} {
-				lines := OpenStream(t.Context(), r, "standard input", "", format.Options{Threads: 1})
+				lines := NewStream(r, "standard input", "", nil).Lines(t.Context(), format.Options{Threads: 1})
 				if got, err := io.ReadAll(lines); err != nil || string(got) != test.want {
 					t.Errorf("streamed, %s: %d bytes, %v", cut, len(got), err)
 				}
@@ -210,7 +210,7 @@ func TestDetectRefuses(t *testing.T) {
 }
 
 func TestStreamFails(t *testing.T) {
-	lines := OpenStream(context.Background(), iotest.ErrReader(io.ErrClosedPipe), "standard input", "", format.Options{Threads: 1})
+	lines := NewStream(iotest.ErrReader(io.ErrClosedPipe), "standard input", "", nil).Lines(context.Background(), format.Options{Threads: 1})
 	if _, err := io.ReadAll(lines); err == nil {
 		t.Error("no error")
 	}
@@ -270,7 +270,7 @@ func TestStreamedTables(t *testing.T) {
 		for cut, r := range map[string]io.Reader{
 			"whole": strings.NewReader(test.content), "bytes": iotest.OneByteReader(strings.NewReader(test.content)), "halves": iotest.HalfReader(strings.NewReader(test.content)),
 		} {
-			lines := OpenStream(t.Context(), r, "standard input", "", format.Options{Threads: 1})
+			lines := NewStream(r, "standard input", "", nil).Lines(t.Context(), format.Options{Threads: 1})
 			got, err := io.ReadAll(lines)
 			if want == "" {
 				want = string(got)
@@ -283,7 +283,7 @@ func TestStreamedTables(t *testing.T) {
 	for _, record := range []string{"{}\n", "{\"a\":1}\n", "17\n"} {
 		reader, writer := io.Pipe()
 		go func() { _, _ = io.WriteString(writer, record) }() // and no more
-		lines := OpenStream(t.Context(), reader, "standard input", "", format.Options{Threads: 1})
+		lines := NewStream(reader, "standard input", "", nil).Lines(t.Context(), format.Options{Threads: 1})
 		got := make([]byte, 100)
 		if n, err := lines.Read(got); err != nil || string(got[:n]) != record {
 			t.Errorf("%q, %v", got[:n], err)
@@ -309,7 +309,7 @@ func TestStreamedArrays(t *testing.T) {
 		for cut, r := range map[string]io.Reader{
 			"whole": strings.NewReader(test.content), "bytes": iotest.OneByteReader(strings.NewReader(test.content)), "gzip": bytes.NewReader(gzipped(t, test.content)),
 		} {
-			got, err := io.ReadAll(OpenStream(t.Context(), r, "standard input", "", format.Options{Threads: 1}))
+			got, err := io.ReadAll(NewStream(r, "standard input", "", nil).Lines(t.Context(), format.Options{Threads: 1}))
 			if refused := err != nil && strings.Contains(err.Error(), "standard input is one JSON array"); refused != test.isArray || !refused && string(got) != test.content {
 				t.Errorf("%s, %s: %q, %v", name, cut, got, err)
 			}
@@ -317,7 +317,7 @@ func TestStreamedArrays(t *testing.T) {
 	}
 	reader, writer := io.Pipe()
 	go func() { _, _ = io.WriteString(writer, "[{\"a\": 1}"+strings.Repeat(", {\"a\": 2}", format.SniffBytes)) }() // and no end
-	if _, err := OpenStream(t.Context(), reader, "standard input", "", format.Options{Threads: 1}).Read(make([]byte, 100)); err == nil {
+	if _, err := NewStream(reader, "standard input", "", nil).Lines(t.Context(), format.Options{Threads: 1}).Read(make([]byte, 100)); err == nil {
 		t.Error("a long array is not refused before its end")
 	}
 	reader.Close()

@@ -29,9 +29,10 @@ type Format struct {
 	// the format needs random access. It refuses a wrong header, and columns that do not exist
 	// (ColumnError).
 	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
-	// Bytes returns the members of the first records whose values are bytes, of content that is read
-	// from start to end; nil if the format has none.
-	Bytes func(r io.Reader) []string
+	// Columns returns what the beginning of content that is read from start to end tells about its
+	// columns: all of them with their types, if the format has an Open, else those of bytes. Nil:
+	// nothing.
+	Columns func(r io.Reader) []Column
 	// Open opens a table that can be read at any place; nil if Stream is all there is. It finds
 	// damage that a quick look can find, and columns that do not exist (ColumnError).
 	Open func(f File, o Options) (Table, error)

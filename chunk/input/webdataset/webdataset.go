@@ -30,7 +30,7 @@ import (
 
 // Tar is the format of tar archives.
 var Tar = format.Format{
-	Name: "tar", Rows: true, Match: match, Bytes: findBytes,
+	Name: "tar", Rows: true, Match: match, Columns: findBytes,
 	Stream: func(_ context.Context, r io.Reader, o format.Options) (format.Lines, error) {
 		l := newLines(r, o)
 		lines := format.Lines{ReadCloser: l, First: 1}
@@ -70,21 +70,21 @@ func match(head []byte, _ bool) bool {
 }
 
 // findBytes returns the members of the first records that are bytes.
-func findBytes(r io.Reader) (names []string) {
+func findBytes(r io.Reader) (list []format.Column) {
 	l := newLines(io.LimitReader(r, sampledBytes), format.Options{})
 	l.namesOnly = true
 	for range sampled {
 		one, err := l.record()
 		for _, m := range one.members {
-			if !isText(m.name) && !slices.Contains(names, m.name) {
-				names = append(names, m.name)
+			if c := (format.Column{Name: m.name, Bytes: true}); !isText(m.name) && !slices.Contains(list, c) {
+				list = append(list, c)
 			}
 		}
 		if err != nil {
 			break
 		}
 	}
-	return names
+	return list
 }
 
 // isText reports whether a member becomes a value of the line.
