@@ -42,17 +42,20 @@ const (
 	maxCauseExample = 300
 )
 
-// FailureTally returns the tally of one failed record, whose mark has this kind. Examples name its row, or
-// its file if there are several; then the number of the record decides which example comes first.
-func FailureTally(kind, message, detail string, from Origin, record int64) Tally {
-	stats := KindStats{Count: 1, Example: cutEnd(message, maxExample), Detail: detail, Line: from.Line, Rows: from.Row, File: from.File}
+// FailureTally returns the tally of one failed record, whose mark has this kind and whose message is the
+// example. Examples name its row, or its file if there are several; then the number of the record decides which example
+// comes first.
+func FailureTally(kind string, failed KindStats) Tally {
+	message := failed.Example
+	failed.Count = 1
+	if failed.File == "" {
+		failed.Record = 0
+	}
+	stats, cause := failed, failed
+	stats.Example, stats.Code, stats.Value = cutEnd(message, maxExample), "", ""
 	if n := len(stats.Detail); n > maxDetail { // the end of a traceback is the most useful
 		stats.Detail = "…" + strings.ToValidUTF8(stats.Detail[n-maxDetail:], "")
 	}
-	if from.File != "" {
-		stats.Record = record
-	}
-	cause := stats
 	cause.Example, cause.Detail = cutEnd(message, maxCauseExample), ""
 	return Tally{
 		Kinds:  map[string]KindStats{kind: stats},
@@ -73,7 +76,10 @@ type KindStats struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
 	Detail  string `json:"detail,omitempty"`
-	Line    int64  `json:"line"`
+	// Code and Value are those of the example's fault, in a cause.
+	Code  string `json:"code,omitempty"`
+	Value string `json:"value,omitempty"`
+	Line  int64  `json:"line"`
 	// Rows: Line is the number of a row.
 	Rows bool `json:"rows,omitempty"`
 	// File and Record say where that is if there are several inputs.

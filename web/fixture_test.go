@@ -34,9 +34,9 @@ const longName = "wikipedia-2026-10-en-articles-multistream-normalized-and-dedup
 // failing is a segment with failed records of one cause.
 func failing(line, n int64, message string) orchestrator.ChunkDone {
 	detail := "Traceback (most recent call last):\n  File \"/home/ana/embed.py\", line 41, in process\n    raise " + message
-	tally := chunk.FailureTally("batch", message, detail, chunk.Origin{Line: line}, 0)
+	tally := chunk.FailureTally("batch", chunk.KindStats{Example: message, Detail: detail, Line: line})
 	for range n - 1 {
-		tally.Add(chunk.FailureTally("batch", message, "", chunk.Origin{Line: line + 100}, 0))
+		tally.Add(chunk.FailureTally("batch", chunk.KindStats{Example: message, Line: line + 100}))
 	}
 	tally.Records, tally.Failed = n, n
 	return orchestrator.ChunkDone{Device: "GPU 0", Counts: tally, Stats: orchestrator.SegmentStats{Retries: 3}}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -103,11 +104,21 @@ func (e *encoder) endRow(start int, number int64) *fault.Error {
 	}
 	var err error
 	if r.row, err = r.table.Append(r.row[:0], line, r.raw); err != nil {
-		return fault.BadResult.New("%w", err)
+		return r.misfit(err)
 	}
 	e.buffer = append(e.buffer[:start], r.row...)
 	r.values = columns.AppendEntry(r.values, int64(len(r.row)), true)
 	return nil
+}
+
+// misfit returns the fault of a result that does not fit. Its advice is a type that fits, if the output is a table.
+func (r *rowEncoder) misfit(err error) *fault.Error {
+	refusal := fault.ColumnMismatch.New("%w", err)
+	var misfit *parquet.Misfit
+	if r.table != nil && errors.As(err, &misfit) {
+		return refusal.Set(misfit.Name + ":" + string(misfit.Type))
+	}
+	return refusal
 }
 
 // complete reports whether raw has all columns and a line certainly has none, which is found out in a
@@ -134,7 +145,7 @@ func (r *rowEncoder) takeColumns(line []byte) (rest []byte, refusal *fault.Error
 		default:
 			var err error
 			if r.memory[k], err = c.AppendJSON(r.memory[k][:0], line[span.ValueStart:span.ValueEnd]); err != nil {
-				return nil, fault.ColumnMismatch.New("column %q: %w", c.Name, err)
+				return nil, r.misfit(parquet.NewMisfit(c.Name, c.ListType(), line[span.ValueStart:span.ValueEnd], err))
 			}
 			r.raw[k] = r.memory[k]
 		}
@@ -240,7 +251,7 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		}
 		raw, err := c.AppendJSON(nil, value)
 		if err != nil {
-			return fault.ColumnMismatch.New("column %q: %w", c.Name, err)
+			return r.misfit(parquet.NewMisfit(c.Name, c.ListType(), value, err))
 		}
 		r.raw[number] = raw
 		return nil
@@ -249,7 +260,8 @@ func (e *encoder) rawValues(column *plugins.Column, number, i int) *fault.Error 
 		return fault.BadResult.New("kernel returned NaN or infinity in column %q", column.Name)
 	}
 	if got := (columns.Column{Kind: kind, Width: column.Width, Dimensions: column.Shape()}); !c.Takes(got) {
-		return fault.ColumnMismatch.New("kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())
+		return r.misfit(&parquet.Misfit{Name: c.Name, Type: parquet.Widen(c.ListType(), got.ListType()),
+			Err: fmt.Errorf("kernel returned column %q as %s, but the output has %s", c.Name, got.Shape(), c.Shape())})
 	}
 	if kind == c.Kind {
 		r.raw[number] = column.Raw(i, i+1)

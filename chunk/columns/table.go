@@ -10,21 +10,21 @@ import (
 )
 
 // Typed returns the columns of a kernel that the table stores as they are: those that it has,
-// unless the user gives them another type.
+// unless the user gives them another type, or lists of any length.
 func (t *TableSpec) Typed(kernel []Column) (typed []Column) {
 	for _, c := range kernel {
 		at := parquet.Find(t.Columns, c.Name)
 		switch {
 		case c.Kind == Float16 || c.Kind.Bytes() == 0 || len(c.Dimensions) > parquet.MaxDepth: // which becomes JSON
-		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.listType() && (t.Columns[at].Length == 0 || t.Columns[at].Length == c.Width)):
+		case len(t.Columns) == 0 || at >= 0 && (t.Columns[at].Type == "" || t.Columns[at].Type == c.ListType() && t.Columns[at].Length == c.Width):
 			typed = append(typed, c)
 		}
 	}
 	return typed
 }
 
-// listType returns the type of a table's column for values that come as JSON.
-func (c Column) listType() parquet.Type {
+// ListType returns the type of a table's column for values that come as JSON.
+func (c Column) ListType() parquet.Type {
 	t := parquet.Type(c.Kind)
 	if c.Width > 0 {
 		t = t.List()

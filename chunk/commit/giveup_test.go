@@ -48,7 +48,7 @@ func TestGiveUp(t *testing.T) {
 						"upstream": {Count: 2, Example: "the record already has an _error in the input", Line: 3},
 					}, Causes: map[string]chunk.KindStats{
 						"crash: gone": {Count: 4, Example: "gone", Line: 1},
-						"upstream: the record already has an _error in the input": {Count: 2, Example: "the record already has an _error in the input", Line: 3},
+						"upstream: the record already has an _error in the input": {Count: 2, Example: "the record already has an _error in the input", Code: string(fault.EarlierError), Line: 3},
 					}},
 				}
 				if !apart {

@@ -161,7 +161,7 @@ func (p *Part) failBy(r input.Record, e *fault.Error) error {
 	return p.fail(r, record.Failure{
 		Record: r.Index, Line: from.Line, Rows: from.Row, File: cmp.Or(from.File, p.options.Chunk.File), Source: from.File, Offset: r.Offset,
 		Length: int64(len(r.Data)), CRC32C: chunk.Checksum(r.Data),
-		Kind: e.Kind, Message: e.Message, Step: described.Step, Detail: e.Detail, Device: p.options.Device, Replaced: replaced,
+		Kind: e.Kind, Message: e.Message, Code: e.Code, Value: e.Value, Step: described.Step, Detail: e.Detail, Device: p.options.Device, Replaced: replaced,
 	})
 }
 
@@ -178,7 +178,9 @@ func (p *Part) fail(r input.Record, f record.Failure) error {
 // describe counts a failed record and writes its line of failures.jsonl.
 func (p *Part) describe(f record.Failure) error {
 	p.tally.Failed++
-	p.tally.Add(chunk.FailureTally(f.Kind.String(), f.Message, f.Detail, chunk.Origin{File: f.Source, Line: f.Line, Row: f.Rows}, f.Record))
+	p.tally.Add(chunk.FailureTally(f.Kind.String(), chunk.KindStats{
+		Example: f.Message, Detail: f.Detail, Code: string(f.Code), Value: f.Value, Line: f.Line, Rows: f.Rows, File: f.Source, Record: f.Record,
+	}))
 	line, err := f.AppendLine(nil)
 	if err == nil {
 		_, err = p.files[chunk.Failures].Write(line)

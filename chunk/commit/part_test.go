@@ -54,7 +54,7 @@ func TestPart(t *testing.T) {
 		marked   = `{"a":1,"_error":{"kind":"record","message":"bad","step":"embed","line":9}}` + "\n"
 		passed   = `{"_error":1}` + "\n"
 		failures = `{"at":%16d,"size":%d,"record":5,"line":9,"file":"in.jsonl","offset":70,"length":7,"crc32c":"cff7d56a","kind":"record","message":"bad","step":"embed","detail":"trace","device":"GPU 0"}` + "\n" +
-			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record already has an _error in the input","step":"embed","device":"GPU 0"}` + "\n"
+			`{"at":%16d,"size":%d,"record":6,"line":10,"file":"in.jsonl","offset":80,"length":12,"crc32c":"12630585","kind":"upstream","message":"the record already has an _error in the input","code":"earlier-error","step":"embed","device":"GPU 0"}` + "\n"
 	)
 	inPlace := fmt.Sprintf(failures, 4, len(marked), 4+len(marked), len(passed))
 	apart := fmt.Sprintf(failures, 4, 0, 4, 0)
@@ -86,7 +86,7 @@ func TestPart(t *testing.T) {
 					"upstream": {Count: 1, Example: "the record already has an _error in the input", Line: 10},
 				}, Causes: map[string]chunk.KindStats{
 					"record: bad": {Count: 1, Example: "bad", Line: 9},
-					"upstream: the record already has an _error in the input": {Count: 1, Example: "the record already has an _error in the input", Line: 10},
+					"upstream: the record already has an _error in the input": {Count: 1, Example: "the record already has an _error in the input", Code: string(fault.EarlierError), Line: 10},
 				}},
 			}
 			if diff := cmp.Diff(want, segment); diff != "" {

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -115,13 +116,28 @@ func Widen(a, b Type) Type {
 		return b
 	case b == natural && a.isNumber():
 		return a
-	case a.isNumber() && b.isNumber() && (a == Float64 || b == Float64):
+	case a.isNumber() && b.isNumber() && (a.isFloat() || b.isFloat()):
 		return Float64
 	}
 	return JSON // also for int64 and uint64, neither of which has all values of the other
 }
 
+// Misfit is the error of a value that does not fit its column.
+type Misfit struct {
+	Name string
+	Type Type // one that both the column's values and this one fit
+	Err  error
+}
+
+// NewMisfit returns the error of a value that does not fit a column of this type.
+func NewMisfit(name string, of Type, value []byte, err error) *Misfit {
+	return &Misfit{Name: name, Type: Widen(of, typeOf(value, 0)).Settled(), Err: fmt.Errorf("column %q: %w", name, err)}
+}
+
+func (m *Misfit) Error() string { return m.Err.Error() }
+
 // natural is the type, in a sample only, of whole numbers that are both int64 and uint64.
 const natural Type = "natural"
 
-func (t Type) isNumber() bool { return t == natural || t == Int64 || t == Uint64 || t == Float64 }
+func (t Type) isNumber() bool { return t == natural || t == Int64 || t == Uint64 || t.isFloat() }
+func (t Type) isFloat() bool  { return t == Float32 || t == Float64 }

@@ -102,7 +102,7 @@ func (r *Rows) Append(dst, line []byte, typed [][]byte) ([]byte, error) {
 		dst, err = c.add(dst, line[span.ValueStart:span.ValueEnd])
 		switch {
 		case err != nil && !failed:
-			return dst[:start], fmt.Errorf("column %q: %w", c.Name, err)
+			return dst[:start], NewMisfit(c.Name, c.Type, line[span.ValueStart:span.ValueEnd], err)
 		case err != nil:
 			dst = append(dst[:at], c.null...)
 		}
@@ -175,7 +175,7 @@ func (r *Rows) memberBeside(dst []byte, c *rowColumn, member Column, level byte)
 func (r *Rows) unknown(line []byte) (err error) {
 	jsonline.Members(line, func(_ []byte, name string, _ []byte) bool {
 		if !slices.ContainsFunc(r.columns, func(c rowColumn) bool { return c.Name == name }) {
-			err = fmt.Errorf("%q is not a column of the output", name)
+			err = fmt.Errorf("%q is not a column of the output: the first results, which decide its columns, lack it; return it for every record, null where it has no value", name)
 		}
 		return err == nil
 	})

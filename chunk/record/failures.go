@@ -34,9 +34,12 @@ type Failure struct {
 	CRC32C  chunk.CRC  `json:"crc32c"`
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
-	Step    string     `json:"step,omitempty"`
-	Detail  string     `json:"detail,omitempty"`
-	Device  string     `json:"device,omitempty"`
+	// Code and Value are those of the fault.
+	Code   fault.Code `json:"code,omitempty"`
+	Value  string     `json:"value,omitempty"`
+	Step   string     `json:"step,omitempty"`
+	Detail string     `json:"detail,omitempty"`
+	Device string     `json:"device,omitempty"`
 	// Replaced is the _error that the record had in the input, if another has replaced it.
 	Replaced string `json:"replaced,omitempty"`
 }

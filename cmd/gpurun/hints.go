@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -30,6 +31,7 @@ var hints = map[fault.Code]string{
 	fault.BadInput:           "; re-create the file, or pass --bad-input skip to continue without the rest of it",
 	fault.NoColumns:          "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet or *.arrow has columns to choose (--columns)",
 	fault.LateBytes:          "; --input-format %s waits for them",
+	fault.ColumnMismatch:     "; name all columns of the output, this one with a type that fits: --columns …,%s",
 	fault.Archive:            "; --fetch path reads the file that a record names",
 	fault.NoRequests:         `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
 	fault.NoJob:              "; pass the output given to gpurun run with -o, and its --work-dir if it had one",
@@ -94,6 +96,12 @@ func showHints(show func(orchestrator.Event)) func(orchestrator.Event) {
 			event = e
 		case orchestrator.WorkerLost:
 			e.Fault = hintedFault(e.Fault)
+			event = e
+		case orchestrator.Finished:
+			e.Report.Causes = slices.Clone(e.Report.Causes)
+			for i, f := range e.Report.Causes {
+				e.Report.Causes[i].Example += hint(f.Code, f.Value)
+			}
 			event = e
 		case orchestrator.ChunkGivenUp:
 			e.Fault = hintedFault(e.Fault)

@@ -80,7 +80,9 @@ func TestHintsOfEvents(t *testing.T) {
 	show(orchestrator.ChunkGivenUp{Fault: lost})
 	show(orchestrator.WorkerLost{})
 	show(orchestrator.Paused{})
-	if len(got) != 5 || got[0].(orchestrator.Notice).Text != "finished; --force runs it again" ||
+	causes := []orchestrator.FailureReport{{Example: "too slow", Code: lost.Code, Value: lost.Value}}
+	show(orchestrator.Finished{Report: orchestrator.Report{Causes: causes}})
+	if len(got) != 6 || got[5].(orchestrator.Finished).Report.Causes[0].Example != "too slow (--timeout)" || causes[0].Example != "too slow" || got[0].(orchestrator.Notice).Text != "finished; --force runs it again" ||
 		got[1].(orchestrator.WorkerLost).Fault.Message != "too slow (--timeout)" ||
 		got[2].(orchestrator.ChunkGivenUp).Fault.Message != "too slow (--timeout)" || lost.Message != "too slow" {
 		t.Errorf("%+v, %+v", got, lost)

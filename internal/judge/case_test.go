@@ -103,9 +103,9 @@ func TestFinal(t *testing.T) {
 		}
 		return all
 	}
-	raised := chunk.FailureTally("batch", "KeyError: 'a'", "a traceback", chunk.Origin{Line: 1}, 0)
-	other := chunk.FailureTally("batch", "ValueError", "", chunk.Origin{Line: 2}, 0)
-	rejected := chunk.FailureTally("record", "no text", "a traceback", chunk.Origin{Line: 1}, 0)
+	raised := chunk.FailureTally("batch", chunk.KindStats{Example: "KeyError: 'a'", Detail: "a traceback", Line: 1})
+	other := chunk.FailureTally("batch", chunk.KindStats{Example: "ValueError", Line: 2})
+	rejected := chunk.FailureTally("record", chunk.KindStats{Example: "no text", Detail: "a traceback", Line: 1})
 	many := func(n int, failures ...chunk.Tally) (all chunk.Tally) {
 		return tally(int64(n), slices.Collect(func(yield func(chunk.Tally) bool) {
 			for i := range n {
@@ -115,10 +115,10 @@ func TestFinal(t *testing.T) {
 			}
 		})...)
 	}
-	missing := chunk.FailureTally("fetch", "HTTP 404 from a", "a traceback", chunk.Origin{Line: 1}, 0)
-	gone := chunk.FailureTally("fetch", "there is no host b", "a traceback", chunk.Origin{Line: 2}, 0)
+	missing := chunk.FailureTally("fetch", chunk.KindStats{Example: "HTTP 404 from a", Detail: "a traceback", Line: 1})
+	gone := chunk.FailureTally("fetch", chunk.KindStats{Example: "there is no host b", Detail: "a traceback", Line: 2})
 	misplaced := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Fetch, "open").Set("fetch-root"), Records: 2}}}}
-	broken := chunk.FailureTally("record", "line 7: not valid UTF-8", "a traceback", chunk.Origin{Line: 2}, 0)
+	broken := chunk.FailureTally("record", chunk.KindStats{Example: "line 7: not valid UTF-8", Detail: "a traceback", Line: 2})
 	rejecting := Case{workers: []witness{{first: &First{Failed: fault.New(fault.Record, "no text").WithDetail("a traceback"), Records: 15}}, {}}}
 	lacking := rejecting
 	lacking.Lacks = func() string { return "; the records have id" }

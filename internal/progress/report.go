@@ -278,10 +278,7 @@ func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 	}
 	causes, rest := r.Causes, r.Failed
 	for _, f := range causes[:min(len(causes), shownCauses)] {
-		remedy := ""
-		if f.Kind == fault.Timeout.String() {
-			remedy = setting(hints, "timeout")
-		}
+		remedy := hints.Hint(f.Code, f.Value)
 		where := ""
 		if f.File != "" {
 			where = " of " + plain(f.File)

@@ -315,5 +315,5 @@ func failureTally(r orchestrator.Report) (t chunk.Tally) {
 }
 
 func statsOf(f orchestrator.FailureReport) chunk.KindStats {
-	return chunk.KindStats{Count: f.Count, Example: f.Example, Detail: f.Detail, Line: f.Line, Rows: f.Rows, File: f.File}
+	return chunk.KindStats{Count: f.Count, Example: f.Example, Code: string(f.Code), Value: f.Value, Detail: f.Detail, Line: f.Line, Rows: f.Rows, File: f.File}
 }

@@ -19,7 +19,7 @@ func parseColumns(texts []string) (list []parquet.Column, err error) {
 		if at := strings.LastIndexByte(text, ':'); at >= 0 {
 			c.Name = text[:at]
 			if c.Type, c.Length, err = parquet.ParseListType(text[at+1:]); err != nil {
-				return nil, fault.ColumnMismatch.Of(fault.Usage, "column %q: %w", c.Name, err).Set("columns")
+				return nil, fault.BadColumn.New("column %q: %w", c.Name, err).Set("columns")
 			}
 		}
 		switch {

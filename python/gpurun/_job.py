@@ -249,7 +249,7 @@ class Job:
         if self._error is not None:
             return _named(self._error["message"])
         if code == RecordsFailed.exit_code:
-            return failed_message(result)
+            return _named(failed_message(result))
         return "\n".join(self._words) or "gpurun ended with exit status %d" % code
 
     def __enter__(self):
@@ -275,7 +275,7 @@ def _named(message):
     message = message.replace("the same command", "the same call")
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
-        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+)?", _option, message)
+        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+| …[^\s;]+)?", _option, message)
     name, near = ((text or "").replace("-", "_") for text in unknown.groups())
     return "there is no option %s=%s; gpurun run --help-all lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
 

@@ -174,6 +174,14 @@ class Maps(Session):
         gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
         self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
 
+    def test_misfit(self):
+        """Values of another type than the first ones fail, and the message names the option that fits them."""
+        floats = lambda batch: {"s": [1 if n < 1500 else 0.5 for n in batch["n"]]}
+        records = [{"n": n} for n in range(2000)]
+        with self.assertRaisesRegex(gpurun.RecordsFailed, 'has int64; name all columns of the output, .*: columns="…,s:float64"; they are'):
+            gpurun.map(floats, records, output="s.parquet", **CPU)
+        self.assertEqual(gpurun.map(floats, records, output="s.parquet", columns=["n", "s:float64"], force=True, **CPU).failed, 0)
+
     def test_imports_inside(self):
         """A module that the function imports by itself was edited: results are computed again, or refused."""
         text = """
