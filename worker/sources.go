@@ -43,7 +43,7 @@ func (h *kernelHost) addLoaded() {
 	if h.process == nil {
 		return
 	}
-	for _, source := range h.process.Sources() {
+	for _, source := range h.process.Report().Sources {
 		h.sources.add(wire.Source(source))
 	}
 }
@@ -62,7 +62,7 @@ func (h *kernelHost) takeWarnings() (list []string) {
 	if h.process == nil {
 		return nil
 	}
-	for _, text := range h.process.Warnings() {
+	for _, text := range h.process.Report().Warnings {
 		if !h.sources.warned[text] {
 			if h.sources.warned == nil {
 				h.sources.warned = make(map[string]bool)

@@ -187,32 +187,13 @@ func (c *client) Broken() bool {
 	return c.link.broken != nil
 }
 
-// Memory returns the memory that the kernel last reported.
-func (c *client) Memory() plugins.FrameworkMemory {
+// Report returns what the kernel process has reported so far.
+func (c *client) Report() plugins.Report {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	return c.link.memory
-}
-
-// Imports returns what the kernel process had imported when it was open.
-func (c *client) Imports() plugins.Imports {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return c.link.imports
-}
-
-// Sources returns the files that the kernel process has reported as loaded so far.
-func (c *client) Sources() []plugins.Source {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return slices.Clip(c.link.sources)
-}
-
-// Warnings returns the warnings of the kernel process so far.
-func (c *client) Warnings() []string {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return slices.Clip(c.link.warnings)
+	r := c.link.told
+	r.Sources, r.Warnings = slices.Clip(r.Sources), slices.Clip(r.Warnings)
+	return r
 }
 
 // Trim asks the kernel to release cached memory, and returns what its framework held
@@ -227,7 +208,7 @@ func (c *client) Trim(ctx context.Context) (before, after plugins.FrameworkMemor
 	}
 	_, _ = json.Unmarshal(reply.GetBefore(), &before), json.Unmarshal(reply.GetAfter(), &after) // empty if unknown
 	c.link.mu.Lock()
-	c.link.memory = after
+	c.link.told.Memory = after
 	c.link.mu.Unlock()
 	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
 }
