@@ -47,6 +47,7 @@ type Process struct {
 	// group is what KillGroup kills: the negative pid, or the pid of a child in this
 	// process's group.
 	group int
+	kill  func() // instead, for a child of another process
 	done  chan struct{}
 	exit  Exit
 
@@ -186,6 +187,19 @@ func Adopt(fork func() (pid int, err error)) (*Process, error) {
 	return p, nil
 }
 
+// Watch returns the Process of a child that another process owns. kill makes that kill its group, and
+// wait waits until the child has exited.
+func Watch(pid int, kill func(), wait func() Exit) *Process {
+	p := &Process{pid: pid, kill: kill, done: make(chan struct{})}
+	go func() {
+		exit := wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.end(exit)
+	}()
+	return p
+}
+
 // await waits for an adopted child.
 func (p *Process) await() {
 	exited := waitExited(p.pid)
@@ -262,7 +276,11 @@ func (p *Process) KillGroup() {
 	select {
 	case <-p.done:
 	default:
-		_ = syscall.Kill(p.group, syscall.SIGKILL)
+		if p.kill != nil {
+			p.kill()
+		} else {
+			_ = syscall.Kill(p.group, syscall.SIGKILL)
+		}
 		if p.giveUp == nil {
 			p.giveUp = time.AfterFunc(KillWait(), func() {
 				p.mu.Lock()
