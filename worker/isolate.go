@@ -356,15 +356,7 @@ func (s *search) unlessOverdue(err error) error {
 // dead reports whether the kernel process has exited.
 func (l *lane) dead() bool {
 	process := l.worker.host.process
-	if process == nil {
-		return false
-	}
-	select {
-	case <-process.Done():
-		return true
-	default:
-		return process.Broken()
-	}
+	return process != nil && (closed(process.Done()) || process.Broken())
 }
 
 // elsewhereError means that a record does not fit in this device's memory even alone;

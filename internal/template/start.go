@@ -62,14 +62,7 @@ func Start(c proc.Command, socket string, used func(owner string, cpu time.Durat
 func (g *Guard) PID() int { return g.process.Pid() }
 
 // Lives reports whether the guard is running.
-func (g *Guard) Lives() bool {
-	select {
-	case <-g.process.Done():
-		return false
-	default:
-		return true
-	}
-}
+func (g *Guard) Lives() bool { return !g.process.Exited() }
 
 // endTime is how long a guard may take to kill the children and to end the templates.
 const endTime = 3 * time.Second

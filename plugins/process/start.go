@@ -285,10 +285,8 @@ func (c *child) explain(err error) error {
 // lastOutput returns the end of the process's standard error. If the process has exited,
 // it first waits until everything has been read.
 func (c *child) lastOutput() string {
-	select {
-	case <-c.runner.process.Done():
+	if c.runner.process.Exited() {
 		c.runner.drain()
-	default:
 	}
 	return c.runner.tail.String()
 }

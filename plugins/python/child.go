@@ -322,22 +322,14 @@ func (c *child) ending() (how string, outside bool) {
 // lastWords is the end of the process's output. If the process has exited, lastWords
 // waits for the remaining output.
 func (c *child) lastWords() string {
-	select {
-	case <-c.process.Done():
+	if c.process.Exited() {
 		<-c.drained // after drainTime at most
-	default:
 	}
 	lines := strings.Split(c.words.String(), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return isOurs([]byte(line)) }), "\n")
 }
 
-func (c *child) lastLine() string {
-	words := c.lastWords()
-	if words == "" {
-		return ""
-	}
-	return ": " + words[strings.LastIndexByte(words, '\n')+1:]
-}
+func (c *child) lastLine() string { return proc.LastLine(c.lastWords()) }
 
 func (c *child) kill() {
 	c.process.KillGroup()
