@@ -28,7 +28,7 @@ type Child struct {
 // template that starts, the others are for the child; a lifeline follows them. It returns
 // ErrRefused, with the reason, if the process must be started without a template.
 func Fork(ctx context.Context, socket string, r Request, files ...*os.File) (*Child, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	conn, err := dial(socket)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
@@ -73,7 +73,7 @@ func Fork(ctx context.Context, socket string, r Request, files ...*os.File) (*Ch
 // Begin makes the guard that listens at socket start a template before a call of Fork needs it. It
 // does not wait. The file is for the template.
 func Begin(socket string, r Request, file *os.File) error {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	conn, err := dial(socket)
 	if err != nil {
 		return err
 	}
