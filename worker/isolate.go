@@ -47,7 +47,7 @@ func (l *lane) handleInFlight(task *batchTask, outcome error) error {
 // fresh one tries the same records before the batch is split and before a record is blamed.
 func (l *lane) rerun(task *batchTask, failure *fault.Error) error {
 	task.verdicts = make([]verdict, len(task.sent))
-	s := &search{lane: l, task: task, fresh: !l.worker.host.warm}
+	s := &search{worker: l.worker, lane: l, task: task, fresh: !l.worker.host.warm}
 	defer l.worker.host.alone.end()
 	first := failure
 	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(task.sent) == 1) {
@@ -98,8 +98,9 @@ func (l *lane) endBefore(task *batchTask, e *elsewhereError) error {
 
 // search is the isolation of one batch.
 type search struct {
-	lane *lane
-	task *batchTask
+	worker *Worker
+	lane   *lane
+	task   *batchTask
 	// fresh: the process that failed last had not computed anything before.
 	fresh bool
 	// whole is how the batch failed as a whole; nil if it did not.
@@ -131,16 +132,16 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if noRecords(failure) {
 		return failure
 	}
-	if s.lane.worker.sharing.Load() && (failure.Sign == fault.HostMemory || failure.Kind == fault.OOM) {
+	if s.worker.sharing.Load() && (failure.Sign == fault.HostMemory || failure.Kind == fault.OOM) {
 		return s.yield(failure)
 	}
 	switch {
 	case failure.Sign == fault.HostMemory:
-		s.lane.worker.host.kill() // frees what it leaked
+		s.worker.host.kill() // frees what it leaked
 		if !s.fresh {
 			return s.settle(lo, hi, nil)
 		}
-		s.lane.worker.sizes.shrink(s.task.loadOf(lo, hi))
+		s.worker.sizes.shrink(s.task.loadOf(lo, hi))
 		if hi-lo == 1 {
 			failure = outOfMemory("out of host memory, even alone in a fresh process", failure)
 		}
@@ -148,10 +149,10 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 		if hi-lo == 1 && !s.lane.Final {
 			return &elsewhereError{failure, lo}
 		}
-		s.lane.worker.sizes.shrink(s.task.loadOf(lo, hi))
+		s.worker.sizes.shrink(s.task.loadOf(lo, hi))
 		// With less fragmentation the next, smaller batch may fit. A failure only costs
 		// time.
-		_ = s.lane.worker.host.trim(s.lane.ctx)
+		_ = s.worker.host.trim(s.lane.ctx)
 		if hi-lo == 1 {
 			failure = outOfMemory("out of device memory, even alone", failure)
 		}
@@ -167,7 +168,7 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if hi-lo == 1 {
 		s.task.verdicts[lo] = verdict{fault: s.withWhole(failure)}
 		s.lane.out.suspect(&s.lane.out.suspects.isolated, s.task.batch, s.task.sent[lo], failure)
-		s.lane.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
+		s.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
 	if whole := hi-lo == len(s.task.sent); whole {
@@ -182,11 +183,11 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 // yield ends the chunk before a batch that did not fit next to the workers that share the
 // memory: the batch is not too large, there are too many workers.
 func (s *search) yield(failure *fault.Error) error {
-	s.lane.worker.log.Warn("a batch did not fit next to other workers", "error", failure.Message)
+	s.worker.log.Warn("a batch did not fit next to other workers", "error", failure.Message)
 	if failure.Sign == fault.HostMemory {
-		s.lane.worker.host.kill() // frees what it leaked
+		s.worker.host.kill() // frees what it leaked
 	} else {
-		_ = s.lane.worker.host.trim(s.lane.ctx) // a failure only costs time
+		_ = s.worker.host.trim(s.lane.ctx) // a failure only costs time
 	}
 	return errCrowded
 }
@@ -209,7 +210,7 @@ func (s *search) withWhole(failure *fault.Error) *fault.Error {
 // reportBlameless reports, once in the worker's life, a batch that failed as a whole although
 // none of its records fails. It tries the batch once more: the failure may have been a coincidence.
 func (s *search) reportBlameless() error {
-	w, n := s.lane.worker, len(s.task.sent)
+	w, n := s.worker, len(s.task.sent)
 	failed := func(v verdict) bool { return v.fault != nil || v.results.At(v.index).Raised != nil }
 	if w.blamelessReported || s.whole == nil || s.whole.Kind != fault.Batch || slices.ContainsFunc(s.task.verdicts, failed) {
 		return nil
@@ -283,7 +284,7 @@ func (s *search) line(i int) int64 { return s.task.batch.Records[s.task.sent[i]]
 // try computes the records from lo to hi as one batch, in a fresh kernel process if the
 // last one was lost.
 func (s *search) try(lo, hi int) (*plugins.Results, error) {
-	l, host := s.lane, s.lane.worker.host
+	l, host := s.lane, s.worker.host
 	if closed(l.worker.stops.jobStopped) {
 		return nil, errInterrupted
 	}
@@ -346,10 +347,10 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 // unlessOverdue returns err, unless the job is stopping and its drain timeout has expired.
 // In that case it kills the kernel and abandons what it was computing.
 func (s *search) unlessOverdue(err error) error {
-	if !closed(s.lane.worker.stops.overdue) {
+	if !closed(s.worker.stops.overdue) {
 		return err
 	}
-	s.lane.worker.host.kill()
+	s.worker.host.kill()
 	return errInterrupted
 }
 

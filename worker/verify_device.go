@@ -48,14 +48,14 @@ func (s *search) tryControl() (computes, fails bool, err error) {
 		case e.Kind != fault.Device:
 			return false, false, nil
 		}
-		s.lane.worker.host.kill()
+		s.worker.host.kill()
 	}
 	return false, true, nil
 }
 
 // again computes a record that is known to be good.
 func (s *search) again(task *batchTask) error {
-	control := search{lane: s.lane, task: task, isControl: true}
+	control := search{worker: s.worker, lane: s.lane, task: task, isControl: true}
 	_, err := control.try(0, 1)
 	return err
 }
