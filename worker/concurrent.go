@@ -128,7 +128,7 @@ func (c *concurrent) feed() (next pause, err error) {
 		c.worker.send(wire.Message{Spent: &wire.Spent{Blind: c.spend.blind()}})
 	}
 	for _, got := range c.fetched.takeAll() {
-		if err := c.takeFiles(got); err != nil {
+		if err := c.addFiles(got); err != nil {
 			return next, err
 		}
 	}

@@ -273,8 +273,8 @@ func (r *roster) mayFetch(w *Worker, held load) bool {
 	return held.bytes < heldBatches*w.setup.Records.BatchBytes || fetching+ready+len(r.flying) == 0
 }
 
-// takeFiles takes the files of a record, which is sent as soon as the kernel has room.
-func (c *concurrent) takeFiles(got fetchedFiles) error {
+// addFiles adds the files of a record, which is sent as soon as the kernel has room.
+func (c *concurrent) addFiles(got fetchedFiles) error {
 	f, g := got.flight, got.flight.group
 	if c.records.fetching[f.number] != f {
 		return nil // its chunk has ended

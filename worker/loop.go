@@ -105,7 +105,7 @@ func (c *loop) serve() error {
 
 // begin starts a lane.
 func (c *loop) begin(assign wire.Assign) error {
-	if c.worker.takeRenewed() {
+	if c.worker.renew() {
 		c.close()
 		if err := c.open(); err != nil {
 			return err
@@ -200,7 +200,7 @@ func (c *loop) wait(next pause) (more bool, err error) {
 		if next.files && time.Since(waited) >= fetchShown {
 			c.lanes[0].out.awaits(wire.AwaitsFiles)
 		}
-		if list := w.host.takeWarnings(); len(list) > 0 {
+		if list := w.host.newWarnings(); len(list) > 0 {
 			w.send(wire.Message{Warned: &wire.Warned{Warnings: list}})
 		}
 	case <-w.pace.wake: // a request or a new pace

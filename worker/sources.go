@@ -48,8 +48,8 @@ func (h *kernelHost) addLoaded() {
 	}
 }
 
-// takeSources returns the sources that have not been reported to the orchestrator yet.
-func (h *kernelHost) takeSources() []wire.Source {
+// newSources returns the sources that have not been reported to the orchestrator yet.
+func (h *kernelHost) newSources() []wire.Source {
 	h.addLoaded()
 	h.sources.addPrograms(h.named.Reread, nil)
 	list := h.sources.pending
@@ -57,8 +57,8 @@ func (h *kernelHost) takeSources() []wire.Source {
 	return list
 }
 
-// takeWarnings returns the kernel's warnings that the orchestrator does not have yet.
-func (h *kernelHost) takeWarnings() (list []string) {
+// newWarnings returns the kernel's warnings that the orchestrator does not have yet.
+func (h *kernelHost) newWarnings() (list []string) {
 	if h.process == nil {
 		return nil
 	}
