@@ -98,10 +98,12 @@ func untold[T comparable](r *reporter, list []T) (news []T) {
 	return news
 }
 
-// memory returns what the kernel's framework holds.
-func (r *reporter) memory() (held FrameworkMemory) {
+// memory returns what the kernel's framework holds, to be reported at once.
+func (r *reporter) memory() FrameworkMemory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.kernel != nil {
-		held = r.kernel.Report().Memory
+		r.last.Memory = r.kernel.Report().Memory
 	}
-	return held
+	return r.last.Memory
 }

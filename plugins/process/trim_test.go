@@ -97,6 +97,24 @@ func TestTrim(t *testing.T) {
 	})
 }
 
+// TestTrimThenTheSame: a kernel that holds as much after a trim as before it is not taken to hold less.
+func TestTrimThenTheSame(t *testing.T) {
+	proxy, end := Loopback(newCaching(nil))
+	defer end()
+	k := proxy.(trimming)
+	for range 2 {
+		if _, err := plugins.Call(t.Context(), k, words("a")); err != nil {
+			t.Fatal(err)
+		}
+		if held := k.Report().Memory.Cached; held != 100 {
+			t.Errorf("the kernel holds 100 bytes, and %d are reported", held)
+		}
+		if _, _, err := k.Trim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestTrimFails(t *testing.T) {
 	proxy, end := Loopback(newCaching(errors.New("the cache is locked")))
 	defer end()
