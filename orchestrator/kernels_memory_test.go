@@ -158,12 +158,12 @@ func (h *hoarder) Process(_ context.Context, batch plugins.Batch, results *plugi
 	return nil
 }
 
-func (h *hoarder) Memory() plugins.FrameworkMemory {
+func (h *hoarder) Report() plugins.Report {
 	memory := plugins.FrameworkMemory{Library: "torch", Allocated: 10, Cached: 100}
 	if h.trimmed.Load() {
 		memory.Cached = 10
 	}
-	return memory
+	return plugins.Report{Memory: memory}
 }
 
 func (h *hoarder) Trim(context.Context) error {

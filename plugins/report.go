@@ -1,6 +1,9 @@
 package plugins
 
-import "sync"
+import (
+	"reflect"
+	"sync"
+)
 
 // Source is a code file that a kernel process has loaded, such as a script or a module.
 type Source struct {
@@ -10,32 +13,27 @@ type Source struct {
 	Sum string `json:"sum"`
 }
 
-// SourceReporter is implemented by kernels that know which of the user's files their
-// results depend on. A job refuses to mix results of different versions of those files.
-// The program itself need not be listed.
-//
-// Sources returns every file loaded so far: the list only grows. It is called after Open,
-// even if Open failed, and after each batch. It must be safe to call from another
-// goroutine than Process. It must include every file that was loaded for a batch when the
-// results of that batch are complete.
-type SourceReporter interface {
-	Sources() []Source
+// Reporter is implemented by kernels that report what they have loaded, problems, or memory. Report
+// returns everything so far. It is called after Open, even if Open failed, and after each batch: it must
+// be fast, and safe to call from another goroutine than Process.
+type Reporter interface {
+	Report() Report
 }
 
-// Warner is implemented by kernels that report problems to the user although no record
-// fails, for example that a program was restarted. gpurun shows each warning once.
-//
-// Warnings returns all warnings so far; the kernel must keep the list short. It is called
-// after each batch, and must be safe to call from another goroutine than Process.
-type Warner interface {
-	Warnings() []string
-}
-
-// MemoryReporter is implemented by kernels that know how much device memory their
-// framework holds. Memory is called after each batch, possibly during another: it must be
-// fast, and safe to call from another goroutine than Process.
-type MemoryReporter interface {
-	Memory() FrameworkMemory
+// Report is what a kernel reports about itself.
+type Report struct {
+	// Sources are the user's files that the results depend on, all that were loaded so far: the list
+	// only grows. A job refuses to mix results of different versions of those files. When the results
+	// of a batch are complete, it must include every file that was loaded for them. The program
+	// itself need not be listed.
+	Sources []Source `json:"sources,omitempty"`
+	// Warnings are problems although no record fails, for example that a program was restarted: all
+	// so far. The kernel must keep the list short. gpurun shows each warning once.
+	Warnings []string `json:"warnings,omitempty"`
+	// Memory is the device memory that the kernel's framework holds, if it knows that.
+	Memory FrameworkMemory `json:"memory,omitzero"`
+	// Imports are how long the imports of its code took, known when it is open.
+	Imports Imports `json:"imports,omitzero"`
 }
 
 // FrameworkMemory is the device memory that a framework holds, in bytes. The zero value
@@ -49,63 +47,42 @@ type FrameworkMemory struct {
 	Cached    uint64 `json:"cached"`
 }
 
-// ImportReporter is implemented by kernels that know how long the imports of their code took.
-// Imports is called after Open.
-type ImportReporter interface {
-	Imports() Imports
-}
-
-// Report is what a kernel process tells of itself with a reply.
-type Report struct {
-	Sources  []Source         `json:"sources,omitempty"`
-	Warnings []string         `json:"warnings,omitempty"`
-	Memory   *FrameworkMemory `json:"memory,omitempty"`
-	// Imports are reported once.
-	Imports *Imports `json:"imports,omitempty"`
-}
-
-// reporter tells each thing once.
+// reporter sends each part of a kernel's report once.
 type reporter struct {
-	sources  SourceReporter // nil if the kernel is not one
-	warnings Warner
-	memory   MemoryReporter
-	imports  ImportReporter // nil, too, once they are reported
+	kernel Reporter // nil if the kernel is not one
 
 	mu    sync.Mutex
 	told  map[any]bool // sources and warnings
 	count int          // of the kernel's last sources
-	held  FrameworkMemory
+	last  Report       // its memory and imports
 }
 
 func newReporter(k Kernel) *reporter {
 	r := &reporter{told: make(map[any]bool)}
-	r.sources, _ = k.(SourceReporter)
-	r.warnings, _ = k.(Warner)
-	r.memory, _ = k.(MemoryReporter)
-	r.imports, _ = k.(ImportReporter)
+	r.kernel, _ = k.(Reporter)
 	return r
 }
 
 // next returns the JSON of what is new since the last call; nil if nothing is.
 func (r *reporter) next() []byte {
+	if r.kernel == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var report Report
-	if r.sources != nil {
-		if all := r.sources.Sources(); len(all) != r.count {
-			r.count, report.Sources = len(all), untold(r, all)
-		}
+	now := r.kernel.Report()
+	report := Report{Warnings: untold(r, now.Warnings)}
+	if len(now.Sources) != r.count {
+		r.count, report.Sources = len(now.Sources), untold(r, now.Sources)
 	}
-	if r.warnings != nil {
-		report.Warnings = untold(r, r.warnings.Warnings())
+	if now.Memory != r.last.Memory {
+		report.Memory = now.Memory
 	}
-	if held := r.heldMemory(); held != r.held {
-		r.held, report.Memory = held, &held
+	if now.Imports.Took != r.last.Imports.Took {
+		report.Imports = now.Imports
 	}
-	if r.imports != nil {
-		report.Imports, r.imports = new(r.imports.Imports()), nil
-	}
-	if report.Sources == nil && report.Warnings == nil && report.Memory == nil && report.Imports == nil {
+	r.last = now
+	if reflect.ValueOf(report).IsZero() {
 		return nil
 	}
 	return encode(report)
@@ -121,9 +98,12 @@ func untold[T comparable](r *reporter, list []T) (news []T) {
 	return news
 }
 
-func (r *reporter) heldMemory() FrameworkMemory {
-	if r.memory == nil {
-		return FrameworkMemory{}
+// memory returns what the kernel's framework holds, to be reported at once.
+func (r *reporter) memory() FrameworkMemory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kernel != nil {
+		r.last.Memory = r.kernel.Report().Memory
 	}
-	return r.memory.Memory()
+	return r.last.Memory
 }

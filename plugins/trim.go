@@ -20,9 +20,9 @@ func (s *server) Trim(ctx context.Context, _ *kernelpb.TrimRequest) (*kernelpb.T
 	reply := &kernelpb.TrimReply{}
 	trimmer, _ := s.kernel.(Trimmer)
 	if trimmer != nil {
-		reply.Before = encode(s.reporter.heldMemory())
+		reply.Before = encode(s.reporter.memory())
 		reply.Failure = packFailure(trimmer.Trim(ctx))
-		reply.After = encode(s.reporter.heldMemory())
+		reply.After = encode(s.reporter.memory())
 	}
 	return reply, nil
 }

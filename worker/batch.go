@@ -11,7 +11,7 @@ import (
 
 // batchTask is one batch on its way from the reader through the kernel to the writer.
 type batchTask struct {
-	run   *chunkRun // of the batch's chunk
+	lane  *lane // of the batch's chunk
 	batch *input.Batch
 	// group is what the batch is a part of, or all of. In a window, at are the positions of its
 	// records, costs what they cost.
@@ -67,7 +67,7 @@ func (t *batchTask) toCompute(lo, hi int) plugins.Batch {
 // pick returns the records at these positions of sent as a batch of their own.
 func (t *batchTask) pick(at []int) *batchTask {
 	each := 2 * len(t.inputs)
-	picked := &batchTask{run: t.run, batch: t.batch, group: t.group, at: at, inputs: t.inputs, fetched: t.fetched, spans: make([]uint32, 0, each*len(at))}
+	picked := &batchTask{lane: t.lane, batch: t.batch, group: t.group, at: at, inputs: t.inputs, fetched: t.fetched, spans: make([]uint32, 0, each*len(at))}
 	for _, i := range at {
 		picked.sent, picked.records = append(picked.sent, t.sent[i]), append(picked.records, t.records[i])
 		picked.spans = append(picked.spans, t.spans[i*each:(i+1)*each]...)
@@ -108,10 +108,10 @@ func (t *batchTask) loadOf(lo, hi int) load {
 // good records that the kernel has computed the batch at the first attempt.
 func (t *batchTask) good(took time.Duration) {
 	for _, cost := range t.costs {
-		t.run.stats.Cost += int64(cost)
+		t.lane.stats.Cost += int64(cost)
 	}
-	t.run.stats.Padded += t.load.cost
-	t.run.worker.sizes.good(t.load)
+	t.lane.stats.Padded += t.load.cost
+	t.lane.worker.sizes.good(t.load)
 	t.group.good(took)
 }
 

@@ -71,22 +71,22 @@ func (c *computing) follow(l *lane) (ended bool) {
 	if l != c.loop.lanes[0] {
 		return false
 	}
-	inFlight := len(c.flight) > 0 && c.flight[0].run == l.run
-	c.obey(l.run, inFlight)
-	return (l.read || l.run.ended) && !inFlight && !l.run.open()
+	inFlight := len(c.flight) > 0 && c.flight[0].lane == l
+	c.obey(l, inFlight)
+	return (l.read || l.ended) && !inFlight && !l.open()
 }
 
 // obey ends a chunk before its first unsubmitted batch, or after the window that is being computed,
 // if that is requested.
-func (c *computing) obey(run *chunkRun, inFlight bool) {
-	end := c.worker.stops.mustEnd(run)
-	if !end && !(c.worker.stops.mustShare(run) && run.shares()) || run.ended && !run.open() {
+func (c *computing) obey(l *lane, inFlight bool) {
+	end := c.worker.stops.mustEnd(l)
+	if !end && !(c.worker.stops.mustShare(l) && l.shares()) || l.ended && !l.open() {
 		return
 	}
 	if end {
-		run.leave()
+		l.leave()
 	}
-	run.handBack(run.unsubmitted, inFlight || run.open())
+	l.handBack(l.unsubmitted, inFlight || l.open())
 }
 
 func (c *computing) mayTrim() bool { return len(c.flight) == 0 }
@@ -104,19 +104,19 @@ func (c *computing) feed() (next pause, err error) {
 			next.longest = min(next.longest, delay)
 			break
 		}
-		if !l.run.open() {
+		if !l.open() {
 			next.reading = l
 			break
 		}
-		if err := c.send(l.run.nextOf(l.run.groups[len(l.run.groups)-1])); err != nil {
+		if err := c.send(l.nextOf(l.groups[len(l.groups)-1])); err != nil {
 			return next, err
 		}
 	}
 	if next.idle = len(c.flight) == 0; !next.idle {
 		next.landed, next.longest = c.flight[0].results.Done(), min(next.longest, c.headLeft())
-		c.loop.lanes[0].run.out.awaits("")
+		c.loop.lanes[0].out.awaits("")
 	}
-	next.files = next.idle && next.reading != nil && next.reading.run.reader.fetch != nil
+	next.files = next.idle && next.reading != nil && next.reading.reader.fetch != nil
 	return next, nil
 }
 
@@ -126,7 +126,7 @@ func (c *computing) delay() time.Duration {
 	w := c.worker
 	handBack, paused := w.pace.paused()
 	switch {
-	case len(c.flight) >= c.window(), len(w.trims) > 0, w.stops.mustEnd(c.loop.lanes[0].run):
+	case len(c.flight) >= c.window(), len(w.trims) > 0, w.stops.mustEnd(c.loop.lanes[0]):
 		return idleTurn
 	case paused:
 		return max(time.Millisecond, time.Until(handBack))
@@ -158,7 +158,7 @@ func (c *computing) send(task *batchTask) error {
 		task.results.Defer()(nil)
 		return nil
 	}
-	if running, err := c.loop.reopen(task.run); !running {
+	if running, err := c.loop.reopen(task.lane); !running {
 		return err
 	}
 	task.isolation = c.worker.host.isolation(task.load)
@@ -175,17 +175,17 @@ func (c *computing) finishHead(err error) error {
 	task := c.flight[0]
 	c.flight = c.flight[1:]
 	if len(task.records) == 0 {
-		return task.run.pass(task)
+		return task.lane.pass(task)
 	}
-	task.run.countBatch()
+	task.lane.countBatch()
 	took := time.Since(c.headSince)
 	task.took = took
-	task.run.addBusy(took)
+	task.lane.addBusy(took)
 	c.quick = took < quickBatch
 	if err == nil {
 		if task.results.Isolated() {
-			task.run.stats.Retries++
-			task.run.isolated(task, 0, task.results, took)
+			task.lane.stats.Retries++
+			task.lane.isolated(task, 0, task.results, took)
 		} else {
 			c.averageTime(took)
 			c.worker.host.good(took, task.load)
@@ -195,7 +195,7 @@ func (c *computing) finishHead(err error) error {
 		}
 		c.headSince = time.Now()
 		c.restUntil = c.headSince.Add(c.worker.pace.rest(took))
-		return task.run.pass(task)
+		return task.lane.pass(task)
 	}
 	return c.recover(task, err)
 }

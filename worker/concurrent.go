@@ -113,22 +113,22 @@ func (c *concurrent) feed() (next pause, err error) {
 	now := time.Now()
 	lanes := c.loop.lanes
 	if c.busy && len(lanes) > 0 {
-		lanes[0].run.addBusy(now.Sub(c.busyFrom))
+		lanes[0].addBusy(now.Sub(c.busyFrom))
 	}
 	c.busy, c.busyFrom = len(c.records.flying) > 0, now
 	switch {
 	case len(lanes) == 0:
 		c.search.limit = 0 // the last suspect was answered, and ended its chunk
 	case c.throttle.holding:
-		lanes[0].run.out.awaits(wire.AwaitsServer)
+		lanes[0].out.awaits(wire.AwaitsServer)
 	case c.busy:
-		lanes[0].run.out.awaits("")
+		lanes[0].out.awaits("")
 	}
 	if c.spend.isOver(len(c.records.flying), now) {
 		c.worker.send(wire.Message{Spent: &wire.Spent{Blind: c.spend.blind()}})
 	}
 	for _, got := range c.fetched.takeAll() {
-		if err := c.takeFiles(got); err != nil {
+		if err := c.addFiles(got); err != nil {
 			return next, err
 		}
 	}
@@ -158,7 +158,7 @@ func (c *concurrent) sendAll() error {
 	if len(c.loop.lanes) == 0 {
 		return nil
 	}
-	if c.worker.host.process != nil && c.loop.lanes[0].run.dead() {
+	if c.worker.host.process != nil && c.loop.lanes[0].dead() {
 		if len(c.records.flying) > 0 {
 			return nil // they land first, with the cause
 		}
@@ -170,7 +170,7 @@ func (c *concurrent) sendAll() error {
 		if f == nil || len(c.records.flying) >= most || c.spend.reached() {
 			return nil
 		}
-		if running, err := c.loop.reopen(c.loop.lanes[0].run); !running {
+		if running, err := c.loop.reopen(c.loop.lanes[0]); !running {
 			return err
 		}
 		if !c.spend.reserve() {
@@ -235,7 +235,7 @@ func (c *concurrent) add(g *group) error {
 			return err
 		}
 	}
-	return g.lane.complete(g)
+	return c.complete(g)
 }
 
 // place finds out what is known about a record: its answer, or nothing.
@@ -255,7 +255,7 @@ func (c *concurrent) place(g *group, i int) error {
 	case g.task.pending != nil:
 		f.bound = true
 		c.records.fetching[number] = f
-		reader := g.lane.run.reader
+		reader := g.lane.reader
 		reader.fetch.arrive(reader.ctx, g.task.pending[i], func(files [][]byte, failure *fault.Error) {
 			c.fetched.put(fetchedFiles{f, files, failure})
 		})

@@ -93,12 +93,12 @@ func (c *concurrent) conclude(l landing) error {
 	case failure.Kind == fault.OOM:
 		if c.throttle.shrink(len(c.records.flying)) {
 			c.worker.log.Warn("a record did not fit in memory next to the others", "concurrency", c.throttle.ceiling, "error", failure.Message)
-			f.group.lane.run.stats.Retries++
+			f.group.lane.stats.Retries++
 			c.records.resend(f)
 			return nil
 		}
 		failure = outOfMemory("out of device memory, even alone", failure)
-	case failure.Kind == fault.Device && failure.Sign == fault.Text && f.group.lane.run.blame:
+	case failure.Kind == fault.Device && failure.Sign == fault.Text && f.group.lane.Blame:
 		failure = failure.Signed("")
 		failure.Kind = fault.Batch
 	case noRecords(failure):
@@ -132,7 +132,7 @@ func (c *concurrent) retry(f *flight, a plugins.Answer) error {
 		return c.fail(f, fault.GaveUp.New("gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded())
 	}
 	f.retries++
-	f.group.lane.run.stats.Retries++
+	f.group.lane.stats.Retries++
 	wait := a.After // the window holds it back with all others, by chance a little longer
 	if wait <= 0 {
 		wait = backOff(f.retries, 0, rand.Float64())
@@ -161,7 +161,7 @@ func (c *concurrent) decide(f *flight, v verdict) error {
 	c.worker.computed.Add(1)
 	c.worker.batches.Add(1)
 	f.group.answer(f, v)
-	return f.group.lane.complete(f.group)
+	return c.complete(f.group)
 }
 
 // lose handles the loss of the process. first is the first record that landed by it.
@@ -198,7 +198,7 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 		c.search.begin(len(suspects), computed)
 	}
 	for _, f := range suspects {
-		f.group.lane.run.stats.Retries++
+		f.group.lane.stats.Retries++
 		c.records.resend(f)
 	}
 	return nil
@@ -273,8 +273,8 @@ func (r *roster) mayFetch(w *Worker, held load) bool {
 	return held.bytes < heldBatches*w.setup.Records.BatchBytes || fetching+ready+len(r.flying) == 0
 }
 
-// takeFiles takes the files of a record, which is sent as soon as the kernel has room.
-func (c *concurrent) takeFiles(got fetchedFiles) error {
+// addFiles adds the files of a record, which is sent as soon as the kernel has room.
+func (c *concurrent) addFiles(got fetchedFiles) error {
 	f, g := got.flight, got.flight.group
 	if c.records.fetching[f.number] != f {
 		return nil // its chunk has ended
@@ -286,7 +286,7 @@ func (c *concurrent) takeFiles(got fetchedFiles) error {
 		}
 		return c.decide(f, verdict{fault: got.failure})
 	}
-	f.record = g.task.toCompute(f.at, f.at+1).WithFetched(g.lane.run.reader.fetch.names, got.files).At(0)
+	f.record = g.task.toCompute(f.at, f.at+1).WithFetched(g.lane.reader.fetch.names, got.files).At(0)
 	f.fileBytes = f.record.Size() - len(f.record.Bytes())
 	g.hold(f.fileBytes)
 	c.records.fresh = insert(c.records.fresh, f)

@@ -81,7 +81,7 @@ func TestSlowRecord(t *testing.T) {
 	records, groups, spilled := 0, 0, false
 	list := computeLanes(t, w, func(c *loop) {
 		l := c.lanes[0]
-		records, groups = max(records, l.held.records), max(groups, len(l.run.groups))
+		records, groups = max(records, l.held.records), max(groups, len(l.groups))
 		spilled = spilled || l.rereads()
 	}, job)
 	if len(list) != 1 {
@@ -156,7 +156,7 @@ func TestSlowRecordAmongLanes(t *testing.T) {
 	}
 	cut := false
 	list := computeLanes(t, w, func(c *loop) {
-		if first := c.lanes[0].run; !cut && first.rest.First > 0 {
+		if first := c.lanes[0]; !cut && first.rest.First > 0 {
 			cut = true
 			w.stops.request(wire.Stop{Only: &first.first})
 		}

@@ -35,5 +35,5 @@ func TestAbandonKeepsAnswers(t *testing.T) {
 		t.Errorf("answers are logged: %t, %t; %d tokens", log.Has(0), log.Has(1), c.spend.figures.Get("total_tokens"))
 	}
 	log.Close()
-	_, _ = l.lanes[0].run.close(errGivenBack)
+	_ = l.lanes[0].close(errGivenBack)
 }

@@ -62,7 +62,7 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 		if !killed {
 			return failure, nil
 		}
-		s.run.worker.log.Warn("the kernel process is killed from outside, whatever it computes", "line", s.line(at), "error", failure.Message)
+		s.worker.log.Warn("the kernel process is killed from outside, whatever it computes", "line", s.line(at), "error", failure.Message)
 		if err := s.rest(outsideRest << round); err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (s *search) confirm(at int, failure *fault.Error) (*fault.Error, error) {
 // control returns a record that the kernel has computed, or else the one that an earlier worker
 // computed, or nil if none is known.
 func (s *search) control() *batchTask {
-	w := s.run.worker
+	w := s.worker
 	if w.proof.control == nil && w.setup.Proven != nil {
 		proven := *w.setup.Proven
 		w.setup.Proven = nil
@@ -97,7 +97,7 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
 		err := s.again(task)
 		if err == nil {
-			if err = s.rest(controlInterval); err == nil && s.run.dead() {
+			if err = s.rest(controlInterval); err == nil && s.lane.dead() {
 				return true, nil
 			}
 		}
@@ -117,4 +117,4 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 }
 
 // rest pauses, unless the job stops.
-func (s *search) rest(d time.Duration) error { return s.run.worker.rest(s.run.ctx, d) }
+func (s *search) rest(d time.Duration) error { return s.worker.rest(s.lane.ctx, d) }

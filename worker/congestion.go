@@ -1,6 +1,10 @@
 package worker
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpurun/gpurun/plugins"
+)
 
 // congestion decides how many requests a server gets at a time, from what its answers show. The
 // limit starts at its maximum. When the server has too much to do, the limit is halved, once for
@@ -22,16 +26,6 @@ func newCongestion(most int) congestion {
 	return congestion{most: float64(most), limit: float64(most)}
 }
 
-// serverState is what the end of a request shows about the server.
-type serverState int
-
-const (
-	serverUnknown    serverState = iota // nothing
-	serverServes                        // it answered
-	serverOverloaded                    // it did not answer in time
-	serverRefuses                       // it asked to slow down
-)
-
 const (
 	// firstPause is the least pause after the first refusal. It doubles with each round that
 	// the server refuses, up to longestPause. A server may ask for more.
@@ -41,19 +35,21 @@ const (
 	pausePatience = 8
 )
 
-// ended records the end of a request that began in a round. after is how long the server asks
-// to wait if it refused the request, 0 if it does not say.
-func (c *congestion) ended(round int, s serverState, after time.Duration, now time.Time) {
+// served records that the server has served a request.
+func (c *congestion) served() {
+	c.limit = min(c.most, c.limit+1/c.limit)
+	c.refusals = 0
+}
+
+// ended records the end of a request that began in a round and was not served. after is how long the
+// server asks to wait if it refused the request, 0 if it does not say.
+func (c *congestion) ended(round int, s plugins.ServerState, after time.Duration, now time.Time) {
 	first := round == c.round // of those that were in flight together
-	switch {
-	case s == serverServes:
-		c.limit = min(c.most, c.limit+1/c.limit)
-		c.refusals = 0
-	case (s == serverOverloaded || s == serverRefuses) && first:
+	if first && (s == plugins.ServerOverloaded || s == plugins.ServerRefuses) {
 		c.limit = max(1, c.limit/2)
 		c.round++
 	}
-	if s == serverRefuses {
+	if s == plugins.ServerRefuses {
 		c.refuse(first, after, now)
 	}
 }

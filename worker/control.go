@@ -25,7 +25,7 @@ func (p *proof) keep(task *batchTask, i int) {
 		return
 	}
 	p.control = task.pick([]int{i})
-	p.control.run, p.control.batch, p.control.group, p.control.costs = nil, nil, nil, nil
+	p.control.lane, p.control.batch, p.control.group, p.control.costs = nil, nil, nil, nil
 	for _, memory := range [][][]byte{p.control.records, p.control.files} {
 		for k := range memory {
 			memory[k] = slices.Clone(memory[k])

@@ -1,7 +1,7 @@
 package worker
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/wire"
@@ -10,20 +10,26 @@ import (
 // pacer limits how fast this worker computes. The orchestrator sets the pace as a share of
 // the time; the device rests for the remainder after each batch.
 type pacer struct {
-	mu    sync.Mutex
-	pace  wire.Pace
-	since time.Time // when the pace was set
+	pace atomic.Pointer[pace]
 
 	// wake tells a waiting compute loop to check again.
 	wake chan struct{}
 }
 
-func newPacer() *pacer { return &pacer{pace: wire.Pace{Share: 1}, wake: make(chan struct{}, 1)} }
+// pace is what the orchestrator has set, and when.
+type pace struct {
+	wire.Pace
+	since time.Time
+}
 
-func (p *pacer) set(pace wire.Pace) {
-	p.mu.Lock()
-	p.pace, p.since = pace, time.Now()
-	p.mu.Unlock()
+func newPacer() *pacer {
+	p := &pacer{wake: make(chan struct{}, 1)}
+	p.pace.Store(&pace{Pace: wire.Pace{Share: 1}})
+	return p
+}
+
+func (p *pacer) set(to wire.Pace) {
+	p.pace.Store(&pace{to, time.Now()})
 	p.nudge()
 }
 
@@ -36,11 +42,7 @@ func (p *pacer) nudge() {
 }
 
 // share returns the share of the time, or of the records in flight, that is allowed.
-func (p *pacer) share() float64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pace.Share
-}
+func (p *pacer) share() float64 { return p.pace.Load().Share }
 
 // rest returns how long the device must rest after a batch of the given duration.
 func (p *pacer) rest(took time.Duration) time.Duration {
@@ -54,9 +56,8 @@ func (p *pacer) rest(took time.Duration) time.Duration {
 // paused reports whether computing is paused, and when the worker must hand back the rest
 // of the chunk.
 func (p *pacer) paused() (handBack time.Time, paused bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.since.Add(p.pace.HandBack), p.pace.Share <= 0
+	now := p.pace.Load()
+	return now.since.Add(now.HandBack), now.Share <= 0
 }
 
 // mustHandBack reports whether a pause has lasted long enough to hand back the rest of the

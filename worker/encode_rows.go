@@ -114,8 +114,7 @@ func (e *encoder) endRow(start int, number int64) *fault.Error {
 // misfit returns the fault of a result that does not fit. Its advice is a type that fits, if the output is a table.
 func (r *rowEncoder) misfit(err error) *fault.Error {
 	refusal := fault.ColumnMismatch.New("%w", err)
-	var misfit *parquet.Misfit
-	if r.table != nil && errors.As(err, &misfit) {
+	if misfit, ok := errors.AsType[*parquet.Misfit](err); ok && r.table != nil {
 		return refusal.Set(misfit.Name + ":" + string(misfit.Type))
 	}
 	return refusal

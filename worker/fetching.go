@@ -33,9 +33,7 @@ type fetching struct {
 	read    []int            // which of them the kernel reads
 	wanted  *jsonline.Wanted // the mark, and the fields of members
 	chunk   chunk.Chunk
-	// maxBytes limits a line. marked: the kernel gets records that are marked as failed.
-	maxBytes int64
-	marked   bool
+	options wire.Records
 
 	records chan fetchRecord // in input order, their files begun
 	ready   []fetchRecord    // their files fetched, not in a batch yet
@@ -97,7 +95,7 @@ func newFetching(fetcher *fetch.Fetcher, setup wire.Setup, c chunk.Chunk) *fetch
 	}
 	f := &fetching{
 		fetcher: fetcher, members: setup.Fetch.Members, blobs: input.NewBlobs(c, len(setup.Records.Bytes)),
-		maxBytes: setup.Records.MaxBytes, marked: setup.Records.Reprocess, chunk: c,
+		options: setup.Records, chunk: c,
 	}
 	fields := []string{record.ErrorMember}
 	for _, m := range f.members {
@@ -116,7 +114,7 @@ func newFetching(fetcher *fetch.Fetcher, setup wire.Setup, c chunk.Chunk) *fetch
 func (f *fetching) scout(ctx context.Context, complete func()) {
 	defer close(f.done)
 	defer close(f.records)
-	reader, err := input.OpenReader(f.chunk, f.maxBytes)
+	reader, err := input.OpenReader(f.chunk, f.options.MaxBytes)
 	if err != nil {
 		return // the reader of batches reports it
 	}
@@ -147,7 +145,7 @@ func (f *fetching) scout(ctx context.Context, complete func()) {
 func (f *fetching) begin(ctx context.Context, r input.Record, start func(context.Context, fetch.File) *fetch.Item) fetchRecord {
 	begun := fetchRecord{index: r.Index, bytes: len(r.Data)}
 	var info jsonline.Info
-	if r.TooLong || f.wanted.Scan(r.Data, &info) != nil || !f.marked && info.Object && isMark(r.Data, info.Spans[0]) {
+	if r.TooLong || f.wanted.Scan(r.Data, &info) != nil || !f.options.Reprocess && info.Object && isMark(r.Data, info.Spans[0]) {
 		return begun
 	}
 	begun.fetch, begun.files = true, make([]fileOf, len(f.names))

@@ -35,7 +35,7 @@ type flight struct {
 // mayBegin reports whether the record may be sent for the first time.
 func (f *flight) mayBegin() bool {
 	l := f.group.lane
-	return !l.halted && (f.bound || !l.run.ended)
+	return !l.halted && (f.bound || !l.ended)
 }
 
 // roster knows where the records are that have been read and have no verdict.

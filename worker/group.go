@@ -107,86 +107,86 @@ func (g *group) upTo(n int) *batchTask {
 }
 
 // open reports whether the run has batches of a group that are not submitted yet.
-func (r *chunkRun) open() bool {
-	last := len(r.groups) - 1
-	return last >= 0 && len(r.groups[last].left.order) > 0
+func (l *lane) open() bool {
+	last := len(l.groups) - 1
+	return last >= 0 && len(l.groups[last].left.order) > 0
 }
 
 // nextOf returns the next batch of a window. It is empty if there is none.
-func (r *chunkRun) nextOf(g *group) *batchTask {
-	task := g.task.pick(g.left.next(r.worker.sizes.budget(r.worker.setup.Records.BatchBytes)))
+func (l *lane) nextOf(g *group) *batchTask {
+	task := g.task.pick(g.left.next(l.worker.sizes.budget(l.worker.setup.Records.BatchBytes)))
 	if g.task.batch.Rest().Records == 0 && len(g.left.order) <= ahead*g.size {
-		r.reader.reportReadComplete() // or an idle worker could not have the next chunk
+		l.reader.reportReadComplete() // or an idle worker could not have the next chunk
 	}
 	return task
 }
 
 // leave gives up what is not submitted, and the window that will not be complete without it.
-func (r *chunkRun) leave() {
-	r.ended = true
-	if r.open() {
-		g := r.groups[len(r.groups)-1]
-		r.unsubmitted = g.task.batch.From(0)
+func (l *lane) leave() {
+	l.ended = true
+	if l.open() {
+		g := l.groups[len(l.groups)-1]
+		l.unsubmitted = g.task.batch.From(0)
 		g.left.order = nil
 	}
 }
 
 // pass takes a batch whose records have verdicts, and passes its group to the writer when that is
 // complete.
-func (r *chunkRun) pass(task *batchTask) error {
+func (l *lane) pass(task *batchTask) error {
 	g := task.group
 	g.addVerdicts(task)
 	if len(task.sent) > 0 {
-		r.worker.opinion.add(task.failures(), false)
+		l.worker.opinion.add(task.failures(), false)
 	}
-	r.out.computed(len(task.sent))
+	l.out.computed(len(task.sent))
 	if g.open > 0 {
 		return nil
 	}
-	r.worker.opinion.addRefused(g.task)
-	r.groups = r.groups[1:] // batches end in the order of their groups
+	l.worker.opinion.addRefused(g.task)
+	l.groups = l.groups[1:] // batches end in the order of their groups
 	if g.trial.batches > 0 {
-		r.worker.sizes.goodGroup(g.tried())
+		l.worker.sizes.goodGroup(g.tried())
 	}
-	return r.write(g.task)
+	return l.write(g.task)
 }
 
 // endGroup ends the chunk before a group that is not complete, so that whoever continues there
 // computes the same batches. If a record of it must be computed by another device, and all before
 // that are, the chunk ends before that one instead. If records are computed independently of each
 // other, it ends before the first without a verdict.
-func (r *chunkRun) endGroup() error {
-	g := r.groups[0]
-	r.groups, r.ended = nil, true
+func (l *lane) endGroup() error {
+	g := l.groups[0]
+	l.groups, l.ended = nil, true
 	if g.spilled != nil {
 		return nil
 	}
 	n := g.answered()
 	var rest chunk.Chunk
 	switch batch := g.task.batch; {
-	case r.reader.each:
+	case l.reader.each:
 		rest = batch.From(g.task.sent[n])
-	case n == g.suspect && (r.handedBack == nil || batch.Records[0].Index < r.handedBack.First):
+	case n == g.suspect && (l.handedBack == nil || batch.Records[0].Index < l.handedBack.First):
 		var elsewhere chunk.Chunk
 		elsewhere, rest = batch.Alone(g.task.sent[n])
-		r.elsewhere = &elsewhere
+		l.elsewhere = &elsewhere
 	default:
 		return nil
 	}
-	err := r.write(g.upTo(n))
-	r.rest = rest
+	err := l.write(g.upTo(n))
+	l.rest = rest
 	return err
 }
 
 // finishGroup computes what remains before a record for another device, one batch at a
 // time, and ends the chunk there.
-func (r *chunkRun) finishGroup() error {
-	for len(r.groups) > 0 && r.groups[0].suspect >= 0 && !r.interrupted {
-		task := r.nextOf(r.groups[0])
+func (l *lane) finishGroup() error {
+	for len(l.groups) > 0 && l.groups[0].suspect >= 0 && !l.interrupted {
+		task := l.nextOf(l.groups[0])
 		if len(task.sent) == 0 {
-			return r.endGroup()
+			return l.endGroup()
 		}
-		if err := r.rerun(task, nil); err != nil {
+		if err := l.rerun(task, nil); err != nil {
 			return err
 		}
 	}

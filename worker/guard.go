@@ -79,10 +79,8 @@ func removeSockets(socketDir string, parent int) {
 // relay makes this process exit the way its worker did, so that the orchestrator can report
 // it.
 func relay(worker *proc.Process) int {
-	select {
-	case <-worker.Done():
-	default:
-		return 2 // the worker is still running
+	if !worker.Exited() {
+		return 2
 	}
 	exit := worker.Exit()
 	switch {

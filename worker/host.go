@@ -122,7 +122,7 @@ func (h *kernelHost) open(ctx context.Context) error {
 	h.start.imported()
 	err := h.process.Open(ctx, h.setup.Device, h.named.Config)
 	if h.warm = false; err == nil {
-		h.start.opened(h.process.Imports(), h.info.Concurrency == 0)
+		h.start.opened(h.process.Report().Imports, h.info.Concurrency == 0)
 	}
 	return timedOut(h.setup, err, "open")
 }
@@ -330,7 +330,7 @@ func (h *kernelHost) memory() *wire.FrameworkMemory {
 	if process == nil {
 		return nil
 	}
-	memory := wire.FrameworkMemory(process.Memory())
+	memory := wire.FrameworkMemory(process.Report().Memory)
 	if memory == (wire.FrameworkMemory{}) {
 		return nil
 	}

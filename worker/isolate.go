@@ -14,22 +14,22 @@ import (
 )
 
 // handleInFlight handles a batch that was in flight after a failed one of the same chunk.
-func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
-	if r.elsewhere != nil || r.interrupted { // the chunk ended before this batch
+func (l *lane) handleInFlight(task *batchTask, outcome error) error {
+	if l.elsewhere != nil || l.interrupted { // the chunk ended before this batch
 		return nil
 	}
-	if len(r.groups) > 0 && r.groups[0].suspect >= 0 && task.group != r.groups[0] { // it will
+	if len(l.groups) > 0 && l.groups[0].suspect >= 0 && task.group != l.groups[0] { // it will
 		return nil
 	}
-	r.countBatch()
+	l.countBatch()
 	if outcome == nil {
-		return r.pass(task)
+		return l.pass(task)
 	}
 	failure := fault.As(outcome)
 	if failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) {
 		failure = nil // collateral damage: it has not been tried on its own
 	}
-	return r.rerun(task, failure)
+	return l.rerun(task, failure)
 }
 
 // rerun computes a batch on its own, and finds the records that make it fail, so that only those
@@ -45,17 +45,17 @@ func (r *chunkRun) handleInFlight(task *batchTask, outcome error) error {
 // A single record is blamed for a crash only if the process ended itself or nothing else
 // explains it (confirm.go); a fault of another worker may on a GPU with MPS (alone.go). A process that ran out of host memory may have leaked it, so a
 // fresh one tries the same records before the batch is split and before a record is blamed.
-func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
+func (l *lane) rerun(task *batchTask, failure *fault.Error) error {
 	task.verdicts = make([]verdict, len(task.sent))
-	s := &search{run: r, task: task, fresh: !r.worker.host.warm}
-	defer r.worker.host.alone.end()
+	s := &search{worker: l.worker, lane: l, task: task, fresh: !l.worker.host.warm}
+	defer l.worker.host.alone.end()
 	first := failure
 	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(task.sent) == 1) {
 		failure = nil
 	}
 	failure, err := s.verifyDevice(failure)
 	if err == nil {
-		err = r.worker.host.begin(first, s.rest)
+		err = l.worker.host.begin(first, s.rest)
 	}
 	if err == nil {
 		err = s.prove()
@@ -69,15 +69,15 @@ func (r *chunkRun) rerun(task *batchTask, failure *fault.Error) error {
 	var elsewhere *elsewhereError
 	switch {
 	case err == nil:
-		return r.pass(task)
+		return l.pass(task)
 	case errors.As(err, &elsewhere):
-		return r.endBefore(task, elsewhere)
+		return l.endBefore(task, elsewhere)
 	case errors.Is(err, errCrowded):
-		r.crowded = true
-		r.interrupt()
+		l.crowded = true
+		l.interrupt()
 		return nil
 	case errors.Is(err, errInterrupted):
-		r.interrupt()
+		l.interrupt()
 		return nil
 	}
 	return err
@@ -90,16 +90,17 @@ var (
 
 // endBefore ends the chunk in the middle of a group, before a record that another device
 // must compute; see finishGroup.
-func (r *chunkRun) endBefore(task *batchTask, e *elsewhereError) error {
+func (l *lane) endBefore(task *batchTask, e *elsewhereError) error {
 	task.group.endBefore(task.position(e.at)) // records of other batches may come before it
-	r.ended = true
-	return r.pass(task)
+	l.ended = true
+	return l.pass(task)
 }
 
 // search is the isolation of one batch.
 type search struct {
-	run  *chunkRun
-	task *batchTask
+	worker *Worker
+	lane   *lane
+	task   *batchTask
 	// fresh: the process that failed last had not computed anything before.
 	fresh bool
 	// whole is how the batch failed as a whole; nil if it did not.
@@ -131,27 +132,27 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	if noRecords(failure) {
 		return failure
 	}
-	if s.run.worker.sharing.Load() && (failure.Sign == fault.HostMemory || failure.Kind == fault.OOM) {
+	if s.worker.sharing.Load() && (failure.Sign == fault.HostMemory || failure.Kind == fault.OOM) {
 		return s.yield(failure)
 	}
 	switch {
 	case failure.Sign == fault.HostMemory:
-		s.run.worker.host.kill() // frees what it leaked
+		s.worker.host.kill() // frees what it leaked
 		if !s.fresh {
 			return s.settle(lo, hi, nil)
 		}
-		s.run.worker.sizes.shrink(s.task.loadOf(lo, hi))
+		s.worker.sizes.shrink(s.task.loadOf(lo, hi))
 		if hi-lo == 1 {
 			failure = outOfMemory("out of host memory, even alone in a fresh process", failure)
 		}
 	case failure.Kind == fault.OOM:
-		if hi-lo == 1 && !s.run.final {
+		if hi-lo == 1 && !s.lane.Final {
 			return &elsewhereError{failure, lo}
 		}
-		s.run.worker.sizes.shrink(s.task.loadOf(lo, hi))
+		s.worker.sizes.shrink(s.task.loadOf(lo, hi))
 		// With less fragmentation the next, smaller batch may fit. A failure only costs
 		// time.
-		_ = s.run.worker.host.trim(s.run.ctx)
+		_ = s.worker.host.trim(s.lane.ctx)
 		if hi-lo == 1 {
 			failure = outOfMemory("out of device memory, even alone", failure)
 		}
@@ -166,8 +167,8 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 	}
 	if hi-lo == 1 {
 		s.task.verdicts[lo] = verdict{fault: s.withWhole(failure)}
-		s.run.out.suspect(&s.run.out.suspects.isolated, s.task.batch, s.task.sent[lo], failure)
-		s.run.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
+		s.lane.out.suspect(&s.lane.out.suspects.isolated, s.task.batch, s.task.sent[lo], failure)
+		s.worker.log.Warn("record failed", "line", s.line(lo), "kind", failure.Kind, "error", failure.Message)
 		return nil
 	}
 	if whole := hi-lo == len(s.task.sent); whole {
@@ -182,11 +183,11 @@ func (s *search) settle(lo, hi int, failure *fault.Error) error {
 // yield ends the chunk before a batch that did not fit next to the workers that share the
 // memory: the batch is not too large, there are too many workers.
 func (s *search) yield(failure *fault.Error) error {
-	s.run.worker.log.Warn("a batch did not fit next to other workers", "error", failure.Message)
+	s.worker.log.Warn("a batch did not fit next to other workers", "error", failure.Message)
 	if failure.Sign == fault.HostMemory {
-		s.run.worker.host.kill() // frees what it leaked
+		s.worker.host.kill() // frees what it leaked
 	} else {
-		_ = s.run.worker.host.trim(s.run.ctx) // a failure only costs time
+		_ = s.worker.host.trim(s.lane.ctx) // a failure only costs time
 	}
 	return errCrowded
 }
@@ -209,7 +210,7 @@ func (s *search) withWhole(failure *fault.Error) *fault.Error {
 // reportBlameless reports, once in the worker's life, a batch that failed as a whole although
 // none of its records fails. It tries the batch once more: the failure may have been a coincidence.
 func (s *search) reportBlameless() error {
-	w, n := s.run.worker, len(s.task.sent)
+	w, n := s.worker, len(s.task.sent)
 	failed := func(v verdict) bool { return v.fault != nil || v.results.At(v.index).Raised != nil }
 	if w.blamelessReported || s.whole == nil || s.whole.Kind != fault.Batch || slices.ContainsFunc(s.task.verdicts, failed) {
 		return nil
@@ -247,12 +248,12 @@ func noRecords(failure *fault.Error) bool {
 
 // isolated records that the kernel has isolated bad records itself, from record lo of a batch.
 // How long that took says nothing about other batches.
-func (r *chunkRun) isolated(task *batchTask, lo int, results *plugins.Results, took time.Duration) {
-	r.worker.host.warmUp(took)
+func (l *lane) isolated(task *batchTask, lo int, results *plugins.Results, took time.Duration) {
+	l.worker.host.warmUp(took)
 	for i := range results.Len() {
 		if failure := fault.As(results.At(i).Raised); failure != nil {
 			line := task.batch.Records[task.sent[lo+i]].Line
-			r.worker.log.Warn("record failed", "line", line, "kind", failure.Kind, "error", failure.Message)
+			l.worker.log.Warn("record failed", "line", line, "kind", failure.Kind, "error", failure.Message)
 		}
 	}
 }
@@ -283,27 +284,27 @@ func (s *search) line(i int) int64 { return s.task.batch.Records[s.task.sent[i]]
 // try computes the records from lo to hi as one batch, in a fresh kernel process if the
 // last one was lost.
 func (s *search) try(lo, hi int) (*plugins.Results, error) {
-	r, host := s.run, s.run.worker.host
-	if closed(r.worker.stops.jobStopped) {
+	l, host := s.lane, s.worker.host
+	if closed(l.worker.stops.jobStopped) {
 		return nil, errInterrupted
 	}
-	for r.worker.pace.share() <= 0 { // the device is too hot
+	for l.worker.pace.share() <= 0 { // the device is too hot
 		if err := s.rest(poll); err != nil {
 			return nil, err
 		}
 	}
-	if r.dead() {
+	if l.dead() {
 		host.kill()
 	}
 	if host.process == nil {
-		r.worker.computing.giveBack()
+		l.worker.computing.giveBack()
 	}
-	r.stats.Retries++
-	overdue, cancelOverdue := r.worker.stops.untilOverdue(r.ctx)
+	l.stats.Retries++
+	overdue, cancelOverdue := l.worker.stops.untilOverdue(l.ctx)
 	defer cancelOverdue()
 	restarted, err := host.alive(overdue)
 	if restarted {
-		r.stats.Restarts++
+		l.stats.Restarts++
 	}
 	if err != nil {
 		return nil, s.unlessOverdue(err)
@@ -323,14 +324,14 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	}
 	results, err := plugins.Call(ctx, host.process, batch)
 	took := time.Since(started)
-	r.addBusy(took)
+	l.addBusy(took)
 	switch {
 	case err == nil && results.Isolated():
-		r.isolated(s.task, lo, results, took)
+		l.isolated(s.task, lo, results, took)
 	case err == nil:
 		host.good(took, of)
-		r.worker.proof.keep(s.task, lo)
-	case errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil:
+		l.worker.proof.keep(s.task, lo)
+	case errors.Is(err, context.DeadlineExceeded) && l.ctx.Err() == nil:
 		err = host.tooLong(limit)
 	default:
 		err = s.unlessOverdue(err)
@@ -346,25 +347,17 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 // unlessOverdue returns err, unless the job is stopping and its drain timeout has expired.
 // In that case it kills the kernel and abandons what it was computing.
 func (s *search) unlessOverdue(err error) error {
-	if !closed(s.run.worker.stops.overdue) {
+	if !closed(s.worker.stops.overdue) {
 		return err
 	}
-	s.run.worker.host.kill()
+	s.worker.host.kill()
 	return errInterrupted
 }
 
 // dead reports whether the kernel process has exited.
-func (r *chunkRun) dead() bool {
-	process := r.worker.host.process
-	if process == nil {
-		return false
-	}
-	select {
-	case <-process.Done():
-		return true
-	default:
-		return process.Broken()
-	}
+func (l *lane) dead() bool {
+	process := l.worker.host.process
+	return process != nil && (closed(process.Done()) || process.Broken())
 }
 
 // elsewhereError means that a record does not fit in this device's memory even alone;

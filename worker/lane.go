@@ -1,166 +1,240 @@
 package worker
 
 import (
-	"slices"
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
 
+	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/histogram"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/worker/early"
 )
 
-// lane is a chunk on its way through the kernel. It ends when its records are written, whatever
-// happens in the others: a slow record of a concurrent kernel holds up only its own chunk.
+// lane is one chunk on its way through the kernel, with a reader and a writer of its own. It ends when
+// its records are written, whatever happens in the others: a slow record of a concurrent kernel holds
+// up only its own chunk.
 type lane struct {
-	run    *chunkRun
-	log    *early.Log // of its answers
-	read   bool       // nothing remains to be read
-	halted bool       // no record is sent at all
-	// held is how much is read and not written: records, and the bytes of lines and answers.
-	held load
-	// short reports whether so much memory is in use that groups must be spilled.
-	short func() bool
+	wire.Assign
+	worker      *Worker
+	ctx         context.Context
+	cancel      context.CancelFunc
+	reader      *batchReader
+	out         *partWriter
+	log         *early.Log  // of the answers of a concurrent kernel
+	groups      []*group    // that are not complete, in order
+	cuts        int         // how often it has ended a part and begun another
+	first       int64       // the first record of the chunk, or of what remained at the last cut
+	number      int64       // counts the worker's chunks, from 1
+	read        bool        // nothing remains to be read
+	ended       bool        // no further batch is submitted
+	halted      bool        // no record is sent to a concurrent kernel at all
+	unsubmitted chunk.Chunk // what follows the last submitted batch
+	rest        chunk.Chunk // what follows the last finished batch
+	// elsewhere is the record just before rest, if another device must compute it.
+	elsewhere *chunk.Chunk
+	// interrupted is set when the job stops during a search. The chunk then ends before the
+	// batch that was being searched, or in the middle of its window.
+	interrupted bool
+	// handedBack is the remainder that was handed back while batches were in flight.
+	handedBack *chunk.Chunk
+	// crowded is set when a batch does not fit in the memory that other workers share. The
+	// chunk then ends before that batch.
+	crowded bool
+	// held is how much is read for a concurrent kernel and not written: records, and the bytes of
+	// lines and answers.
+	held  load
+	stats wire.Stats
+	late  histogram.Histogram // latency that the writer does not know
 }
 
-const (
-	// aheadRounds is how many records may be in memory for each one in flight. Only groups
-	// with a record that is not answered stay there.
-	aheadRounds = 256
-	leastAhead  = 4096
-	// aheadBytes limits the memory of their lines and answers.
-	aheadBytes = 512 << 20
-)
-
-// lanes are the chunks of a worker, by their first records.
-type lanes []*lane
-
-// holdLess reports whether less than a share of the memory for groups is in use.
-func (ls lanes) holdLess(share, concurrency int) bool {
-	held := ls.held()
-	return held.records < max(leastAhead, aheadRounds*concurrency)/share && held.bytes < aheadBytes/share
-}
-
-// held returns how much all lanes hold.
-func (ls lanes) held() (held load) {
-	for _, l := range ls {
-		held.add(l.held.records, l.held.bytes)
+// begin starts reading a chunk. Unless the chunk is new, it imports the answers that are logged for it.
+func (w *Worker) begin(ctx context.Context, assign wire.Assign, syncer *early.Syncer) (*lane, error) {
+	first, end := assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records
+	w.begun++
+	l := &lane{
+		Assign: assign, worker: w, number: w.begun, first: first, unsubmitted: assign.Chunk, rest: assign.Chunk,
+		log: early.New(filepath.Dir(assign.Part), first, end, syncer),
 	}
-	return held
-}
-
-// reading returns the lane with the next records to send, or to read, nil if there is none.
-func (ls lanes) reading() *lane {
-	for _, l := range ls {
-		if !l.read && !l.run.ended && !l.halted || l.run.open() {
-			return l
+	if !assign.New {
+		if err := l.log.Import(); err != nil {
+			return nil, fault.JobFiles.Wrap(err)
 		}
 	}
-	return nil
-}
-
-// rereads reports whether a lane has spilled records to write.
-func (ls lanes) rereads() bool { return slices.ContainsFunc(ls, (*lane).rereads) }
-
-// add counts the memory of a group that was read.
-func (l *lane) add(g *group) {
-	task := g.task
-	task.load = task.loadOf(0, len(task.records))
-	task.load.records = len(task.batch.Records)
-	task.verdicts = make([]verdict, len(task.sent))
-	g.first = task.batch.Records[0].Index
-	l.held.add(task.load.records, task.load.bytes)
-}
-
-// answer gives a record its verdict.
-func (g *group) answer(f *flight, v verdict) {
-	g.task.verdicts[f.at] = v
-	g.open--
-	g.releaseFiles(f)
-	if v.results != nil {
-		for _, line := range v.results.At(0).Lines {
-			g.hold(len(line))
-		}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	var err error
+	if l.reader, err = w.startReading(l.ctx, assign); err != nil {
+		l.cancel()
+		return nil, err
 	}
-	g.lane.run.out.computed(1)
+	l.out = w.startWriting(assign, l.reader.recycle)
+	return l, nil
 }
 
-// hold counts memory that the group needs in addition.
-func (g *group) hold(bytes int) {
-	g.task.load.add(0, bytes)
-	g.lane.held.add(0, bytes)
+// shares reports whether the chunk may hand back what it has not begun. It must have begun
+// something: otherwise workers that wait for the same files could pass it to each other
+// forever. A paused one begins nothing.
+func (l *lane) shares() bool {
+	_, paused := l.worker.pace.paused()
+	return paused || l.unsubmitted.First > l.first
 }
 
-// advance passes the groups that are complete to the writer, in order, up to one that is
-// spilled.
-func (l *lane) advance() error {
-	for len(l.run.groups) > 0 && l.run.groups[0].open == 0 && l.run.groups[0].spilled == nil {
-		g := l.run.groups[0]
-		l.run.groups = l.run.groups[1:]
-		l.held.add(-g.task.load.records, -g.task.load.bytes)
-		if err := l.run.write(g.task); err != nil {
-			return err
-		}
-	}
-	return nil
+// interrupt ends the chunk before the batches that are not finished.
+func (l *lane) interrupt() {
+	l.leave()
+	l.interrupted = true
 }
 
-// over applies the stop requests to the lane. It reports whether the lane has ended.
-func (l *lane) over(r *roster) bool {
-	stops := l.run.worker.stops
-	switch {
-	case l.read && len(l.run.groups) == 0: // everything is written
-		return true
-	case stops.mustCut(l.run): // only its part ends
-	case stops.mustEnd(l.run):
-		l.halted = true
-		return !r.atKernel(l)
-	case stops.mustShare(l.run) && l.run.shares():
-		l.share(r)
-	}
-	return l.run.ended && !r.atKernel(l) && !r.pending(l) && !l.rereads()
-}
-
-// share hands back what was never sent.
-func (l *lane) share(r *roster) {
-	if l.run.ended {
+// handBack ends the chunk before what was never sent. While others of its records are in flight, it
+// reports that at once, so that other workers can have it; otherwise the end of the chunk does.
+func (l *lane) handBack(rest chunk.Chunk, inFlight bool) {
+	l.ended = true
+	if !inFlight || rest.Records == 0 || l.handedBack != nil {
 		return
 	}
-	rest := l.run.unsubmitted
-	if f := r.unsent(l); f != nil {
-		rest = f.group.task.batch.From(f.group.task.sent[f.at])
-	}
-	l.run.handBack(rest, r.atKernel(l) || r.pending(l))
+	l.handedBack = &rest
+	l.worker.send(wire.Message{Remainder: &wire.Remainder{Chunk: l.ID, Rest: rest, InFlight: rest.First - l.rest.First}})
+	crash.Point("worker-handed-back")
+	l.reader.reportReadComplete()
 }
 
-// cut ends the part of a lane after the groups that are written, so that they can be
-// committed, and continues with another part. Nothing is read or sent again.
-func (l *lane) cut() error {
-	if !l.run.mayCut() {
+// write sends a finished group to the writer.
+func (l *lane) write(task *batchTask) error {
+	l.rest = task.batch.Rest()
+	select {
+	case l.out.tasks <- task:
 		return nil
+	default:
 	}
-	if err := l.rotate(); err != nil {
-		return err
+	waiting := time.Now()
+	defer func() { l.stats.Output += time.Since(waiting) }()
+	select {
+	case l.out.tasks <- task:
+		return nil
+	case <-l.out.broken:
+		return l.out.err()
+	case <-l.ctx.Done():
+		return l.ctx.Err()
 	}
-	return l.run.cut()
 }
 
-// rotate ends the part of the log with the part that ends.
-func (l *lane) rotate() error {
-	return fault.JobFiles.Wrap(l.log.Rotate(l.run.rest.First, l.run.partName()))
+func (l *lane) countBatch() {
+	l.stats.Batches++
+	l.worker.batches.Add(1)
 }
 
-// close ends a lane after the records that are written together with those before them. The answers
-// behind that stay in the log. The kernel must not have records of the lane.
-func (l *lane) close() error {
-	var err error
-	if len(l.run.groups) > 0 {
-		err = l.run.endGroup()
+// addBusy counts time in which the kernel had work.
+func (l *lane) addBusy(took time.Duration) {
+	l.stats.Busy += took
+	l.worker.busy.Add(int64(took))
+}
+
+// close ends the lane after the records that are written together with those before them, and reports
+// the outcome. The answers behind that stay in the log. The kernel must not have records of the lane. On
+// error it discards the part.
+func (l *lane) close(err error) error {
+	if err == nil && len(l.groups) > 0 {
+		err = l.endGroup()
 	}
 	if err == nil {
 		err = l.rotate()
 	}
 	l.log.Close()
-	done, err := l.run.close(err)
+	done, err := l.endLastPart(err)
+	l.reader.stop()
+	l.cancel()
 	if err == nil {
-		l.run.worker.report(done)
+		l.worker.report(done)
 	}
 	return err
+}
+
+// endLastPart ends the part with the chunk.
+func (l *lane) endLastPart(err error) (wire.Done, error) {
+	if err != nil || l.ctx.Err() != nil {
+		_, writeErr := l.out.finish(l.rest, true)
+		return wire.Done{}, cmp.Or(err, writeErr, l.ctx.Err())
+	}
+	end := l.rest
+	if l.elsewhere != nil {
+		end = *l.elsewhere
+	}
+	done, err := l.endPart(end)
+	done.Elsewhere, done.Crowded = l.elsewhere, l.crowded
+	return done, err
+}
+
+// endPart ends the part; end is what follows its last record. It returns the outcome.
+func (l *lane) endPart(end chunk.Chunk) (wire.Done, error) {
+	segment, err := l.out.finish(end, false)
+	if err != nil {
+		return wire.Done{}, err
+	}
+	done := wire.Done{Chunk: l.ID, Segment: segment, Stats: l.takeStats()}
+	if rest := l.remaining(); rest.Records > 0 {
+		done.Rest = &rest
+	}
+	return done, nil
+}
+
+// remaining returns what follows the last finished group and was not handed back.
+func (l *lane) remaining() chunk.Chunk {
+	if l.handedBack != nil {
+		return l.rest.Before(*l.handedBack)
+	}
+	return l.rest
+}
+
+// cut meets the request to end the part: after its last finished group, so that it can be committed.
+// The rest of the chunk continues in another part; nothing is read or computed again. If nothing
+// remains, the chunk is about to end.
+func (l *lane) cut() error {
+	l.worker.stops.forget(l)
+	if l.rest.First == l.first || l.remaining().Records == 0 {
+		return nil
+	}
+	if err := l.rotate(); err != nil {
+		return err
+	}
+	done, err := l.endPart(l.rest)
+	if err != nil {
+		return err
+	}
+	done.Continues = true
+	computed := l.out.progress.computed - done.Segment.Tally.Records
+	l.first, l.cuts = done.Rest.First, l.cuts+1
+	l.out = l.worker.startWriting(wire.Assign{ID: l.ID, Chunk: *done.Rest, Part: l.partName()}, l.reader.recycle)
+	l.out.computed(max(0, int(computed)))
+	l.worker.report(done)
+	return nil
+}
+
+// partName returns the prefix of the names of the current part's files.
+func (l *lane) partName() string {
+	if l.cuts == 0 {
+		return l.Part
+	}
+	return fmt.Sprintf("%s-%d", l.Part, l.cuts)
+}
+
+// takeStats returns the statistics since the last call. The part must be closed.
+func (l *lane) takeStats() wire.Stats {
+	stats := l.stats
+	stats.Nulls, stats.BatchSize, stats.Latency = l.out.nulls(), l.worker.sizes.found(), l.out.takeLatency()
+	stats.Faulty = l.out.suspects.faulty()
+	stats.Latency.Merge(l.late)
+	if l.reader.fetch != nil {
+		stats.Figures = l.reader.fetch.figures.reset()
+	}
+	l.stats, l.late = wire.Stats{}, histogram.Histogram{}
+	return stats
+}
+
+// rotate ends the part of the log with the part that ends.
+func (l *lane) rotate() error {
+	return fault.JobFiles.Wrap(l.log.Rotate(l.rest.First, l.partName()))
 }

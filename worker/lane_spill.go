@@ -26,14 +26,15 @@ const spillShare = 4
 
 // complete follows up on records of a group that were settled: if those were the last ones, it
 // writes the group, or spills it if its turn has not come and memory is short.
-func (l *lane) complete(g *group) error {
-	switch {
+func (c *concurrent) complete(g *group) error {
+	switch l := g.lane; {
 	case g.open > 0:
 		return nil
-	case g != l.run.groups[0] && l.short():
+	case g != l.groups[0] && !c.loop.lanes.holdLess(spillShare, c.throttle.full):
 		return l.spill(g)
+	default:
+		return l.advance()
 	}
-	return l.advance()
 }
 
 // spill releases the memory of a complete group.
@@ -45,11 +46,11 @@ func (l *lane) spill(g *group) error {
 		}
 	}
 	for _, took := range task.batches {
-		l.run.late.Add(took)
+		l.late.Add(took)
 	}
 	l.held.add(-task.load.records, -task.load.bytes)
 	g.spilled = &span{from: task.batch.From(0), records: int64(len(task.batch.Records))}
-	l.run.reader.recycle(task.batch)
+	l.reader.recycle(task.batch)
 	g.task = nil
 	l.merge(g)
 	return nil
@@ -57,17 +58,17 @@ func (l *lane) spill(g *group) error {
 
 // merge unites a spilled group with spilled neighbors.
 func (l *lane) merge(g *group) {
-	at, _ := slices.BinarySearchFunc(l.run.groups, g.first, func(other *group, first int64) int { return int(other.first - first) })
+	at, _ := slices.BinarySearchFunc(l.groups, g.first, func(other *group, first int64) int { return int(other.first - first) })
 	for _, i := range []int{at + 1, at} { // into the group before it
-		if i > 0 && i < len(l.run.groups) && l.run.groups[i].spilled != nil && l.run.groups[i-1].spilled != nil {
-			l.run.groups[i-1].spilled.records += l.run.groups[i].spilled.records
-			l.run.groups = slices.Delete(l.run.groups, i, i+1)
+		if i > 0 && i < len(l.groups) && l.groups[i].spilled != nil && l.groups[i-1].spilled != nil {
+			l.groups[i-1].spilled.records += l.groups[i].spilled.records
+			l.groups = slices.Delete(l.groups, i, i+1)
 		}
 	}
 }
 
 // rereads reports whether the next records to write are spilled.
-func (l *lane) rereads() bool { return len(l.run.groups) > 0 && l.run.groups[0].spilled != nil }
+func (l *lane) rereads() bool { return len(l.groups) > 0 && l.groups[0].spilled != nil }
 
 const (
 	// rereadRecords and rereadBytes are how many records, and bytes of their answers, are
@@ -78,7 +79,7 @@ const (
 
 // reread writes the next records of a spilled group at the head of the lane.
 func (l *lane) reread() error {
-	s := l.run.groups[0].spilled
+	s := l.groups[0].spilled
 	n := 0
 	for size := 0; int64(n) < min(s.records, rereadRecords) && size < rereadBytes; n++ {
 		size += l.log.Length(s.from.First + int64(n))
@@ -88,33 +89,33 @@ func (l *lane) reread() error {
 		return err
 	}
 	s.from, s.records = task.batch.Rest(), s.records-int64(len(task.batch.Records))
-	if err := l.run.write(task); err != nil {
+	if err := l.write(task); err != nil {
 		return err
 	}
 	if s.records > 0 {
 		return nil
 	}
-	l.run.groups = l.run.groups[1:]
+	l.groups = l.groups[1:]
 	return l.advance()
 }
 
 // readAgain reads up to n answered records and their answers.
 func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
-	reader, err := l.run.worker.openReader(from)
+	reader, err := l.worker.openReader(from)
 	if err != nil {
 		return nil, err
 	}
 	defer reader.reader.Close()
-	reader.fetch, reader.taken, reader.free = nil, l.run.reader.taken, l.run.reader.free
+	reader.fetch, reader.taken, reader.free = nil, l.reader.taken, l.reader.free
 	batch := reader.empty()
 	if err := reader.reader.Read(batch, n, reader.options.BatchBytes); err != nil {
 		return nil, err
 	}
-	task, err := reader.prepare(l.run.ctx, batch)
+	task, err := reader.prepare(l.ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	task.run, task.verdicts = l.run, make([]verdict, len(task.sent))
+	task.lane, task.verdicts = l, make([]verdict, len(task.sent))
 	for i, at := range task.sent {
 		if task.verdicts[i], err = l.logged(batch.Records[at].Index); err != nil {
 			return nil, err

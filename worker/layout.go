@@ -62,8 +62,7 @@ func (l *layouts) of(task *batchTask) (*columns.Layout, error) {
 		return proposal, err
 	}
 	l.send(wire.Message{Layout: proposal})
-	fixed := <-l.answers // if the orchestrator has exited, so does this process
-	l.layout = &fixed
+	l.layout = new(<-l.answers) // if the orchestrator has exited, so does this process
 	return l.layout, nil
 }
 

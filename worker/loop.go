@@ -2,13 +2,11 @@ package worker
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
-	"github.com/gpurun/gpurun/worker/early"
 )
 
 // loop computes the assigned chunks: it reads their records, passes them to the kernel, and waits
@@ -56,7 +54,7 @@ type pause struct {
 // addIdle counts time in which the kernel had nothing to compute because nothing was read.
 func (p pause) addIdle(since time.Time) {
 	if p.idle && p.reading != nil {
-		p.reading.run.stats.Input += time.Since(since)
+		p.reading.stats.Input += time.Since(since)
 	}
 }
 
@@ -94,7 +92,7 @@ func (c *loop) serve() error {
 		more, err := c.turn()
 		if err != nil {
 			for _, l := range c.lanes {
-				_, _ = l.run.close(err)
+				_ = l.close(err)
 			}
 			return err
 		}
@@ -105,25 +103,16 @@ func (c *loop) serve() error {
 	}
 }
 
-// begin starts reading a chunk. Unless the chunk is new, it imports the answers that are
-// logged for it.
+// begin starts a lane.
 func (c *loop) begin(assign wire.Assign) error {
-	if c.worker.takeRenewed() {
+	if c.worker.renew() {
 		c.close()
 		if err := c.open(); err != nil {
 			return err
 		}
 	}
-	first, end := assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records
-	short := func() bool { return !c.lanes.holdLess(spillShare, c.worker.host.info.Concurrency) }
-	l := &lane{short: short, log: early.New(filepath.Dir(assign.Part), first, end, c.logs.syncer)}
-	if !assign.New {
-		if err := l.log.Import(); err != nil {
-			return fault.JobFiles.Wrap(err)
-		}
-	}
-	var err error
-	if l.run, err = c.worker.begin(c.ctx, assign); err == nil {
+	l, err := c.worker.begin(c.ctx, assign, c.logs.syncer)
+	if err == nil {
 		c.lanes = append(c.lanes, l)
 	}
 	return err
@@ -164,8 +153,8 @@ func (c *loop) endLanes() error {
 		switch {
 		case c.work.follow(l):
 			c.lanes = slices.DeleteFunc(c.lanes, func(other *lane) bool { return other == l })
-			err = l.close()
-		case w.stops.mustCut(l.run):
+			err = l.close(nil)
+		case w.stops.mustCut(l):
 			err = l.cut()
 		}
 		if err != nil {
@@ -180,11 +169,11 @@ func (c *loop) wait(next pause) (more bool, err error) {
 	w := c.worker
 	var batches <-chan readBatch
 	if next.reading != nil {
-		batches = next.reading.run.reader.batches
+		batches = next.reading.reader.batches
 	}
 	var broken, overdue <-chan struct{}
 	if len(c.lanes) > 0 {
-		broken, overdue = c.lanes[0].run.out.broken, w.stops.overdue
+		broken, overdue = c.lanes[0].out.broken, w.stops.overdue
 	}
 	waited := time.Now()
 	c.alarm.set(waited.Add(next.longest))
@@ -206,19 +195,19 @@ func (c *loop) wait(next pause) (more bool, err error) {
 		c.alarm.at = time.Time{}
 		next.addIdle(waited)
 		for _, l := range c.lanes {
-			l.run.out.computed(0)
+			l.out.computed(0)
 		}
 		if next.files && time.Since(waited) >= fetchShown {
-			c.lanes[0].run.out.awaits(wire.AwaitsFiles)
+			c.lanes[0].out.awaits(wire.AwaitsFiles)
 		}
-		if list := w.host.takeWarnings(); len(list) > 0 {
+		if list := w.host.newWarnings(); len(list) > 0 {
 			w.send(wire.Message{Warned: &wire.Warned{Warnings: list}})
 		}
 	case <-w.pace.wake: // a request or a new pace
 	case <-overdue:
 		return true, c.work.abandon()
 	case <-broken:
-		return false, c.lanes[0].run.out.err()
+		return false, c.lanes[0].out.err()
 	case <-c.ctx.Done():
 		return false, c.ctx.Err()
 	}
@@ -235,21 +224,21 @@ func (c *loop) receive(l *lane, batch readBatch, ok bool) error {
 		return batch.err
 	}
 	g, task := batch.group, batch.group.task
-	g.lane, task.run = l, l.run
-	l.run.unsubmitted, l.run.groups = task.batch.Rest(), append(l.run.groups, g)
+	g.lane, task.lane = l, l
+	l.unsubmitted, l.groups = task.batch.Rest(), append(l.groups, g)
 	return c.work.add(g)
 }
 
 // reopen starts the kernel for a chunk unless it is running. It returns false, and abandons what is
 // in flight, if the job no longer waits for it.
-func (c *loop) reopen(run *chunkRun) (bool, error) {
+func (c *loop) reopen(l *lane) (bool, error) {
 	w := c.worker
 	if w.host.process != nil {
 		return true, nil
 	}
 	ctx, cancel := w.stops.untilOverdue(c.ctx)
 	defer cancel()
-	run.stats.Restarts++
+	l.stats.Restarts++
 	_, err := w.host.alive(ctx)
 	if err != nil && closed(w.stops.overdue) {
 		return false, c.work.abandon()

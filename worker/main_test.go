@@ -209,7 +209,7 @@ func (c *loop) finish() (done wire.Done, err error) {
 		}
 		if _, err := c.turn(); err != nil {
 			for _, l := range c.lanes {
-				_, _ = l.run.close(err)
+				_ = l.close(err)
 			}
 			return done, err
 		}

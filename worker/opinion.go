@@ -27,8 +27,7 @@ func (o *opinion) add(failures iter.Seq[*fault.Error], sampled bool) {
 	o.first.Sampled = sampled
 	o.settled = o.first.Settled()
 	if o.first.Matters(before) {
-		first := o.first
-		o.send(wire.Message{Search: &wire.Search{First: &first}})
+		o.send(wire.Message{Search: &wire.Search{First: new(o.first)}})
 	}
 }
 

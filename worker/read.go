@@ -21,7 +21,6 @@ import (
 type batchReader struct {
 	reader  *input.Reader
 	options wire.Records
-	marked  bool // the kernel gets records that are marked as failed
 	sizes   *batchSizes
 	batches chan readBatch
 	free    chan *input.Batch
@@ -74,7 +73,7 @@ func (w *Worker) openReader(c chunk.Chunk) (*batchReader, error) {
 		names = append(names, options.GroupBy)
 	}
 	return &batchReader{
-		reader: reader, options: options, marked: options.Reprocess, sizes: &w.sizes,
+		reader: reader, options: options, sizes: &w.sizes,
 		batches: make(chan readBatch, w.prefetched()), done: make(chan struct{}),
 		free: make(chan *input.Batch, 4*ahead), taken: &takenBatches{batches: make(map[*input.Batch][]fetchRecord)},
 		inputs: w.host.info.Inputs, check: jsonline.Want(names...), fetch: newFetching(w.openFetcher(), w.setup, c), each: w.host.info.Concurrency > 0,
@@ -88,12 +87,7 @@ func (w *Worker) openFetcher() *fetch.Fetcher {
 		held := heldBatches + max(1, w.host.info.InFlight) + w.host.info.Ahead
 		w.fetcher = fetch.New(fetch.Options{
 			Fetch: o, HoldBytes: int64(held) * int64(w.setup.Records.BatchBytes),
-			Allocate: func(size int) fetch.Memory {
-				if memory := w.host.alloc(size); memory != nil {
-					return memory
-				}
-				return nil
-			},
+			Allocate: w.host.alloc,
 		})
 	}
 	return w.fetcher
@@ -278,7 +272,7 @@ func (b *batchReader) refuse(line input.Record, info *jsonline.Info) *fault.Erro
 	if e := record.Rejected(line.Data[info.Spans[0].ValueStart:info.Spans[0].ValueEnd]); e != nil {
 		return e
 	}
-	if b.marked {
+	if b.options.Reprocess { // the kernel gets records that are marked as failed
 		return nil
 	}
 	return fault.EarlierError.New("the record already has an _error in the input")

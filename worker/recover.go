@@ -27,24 +27,24 @@ func (c *computing) recover(task *batchTask, err error) error {
 		other.took = max(1, time.Since(began))
 	}
 	if lost(failure) {
-		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.run != task.run })
+		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.lane != task.lane })
 		c.giveBack()
 	}
-	if err := task.run.rerun(task, failure); err != nil {
+	if err := task.lane.rerun(task, failure); err != nil {
 		return err
 	}
 	for i, other := range flight {
-		if other.run != task.run {
+		if other.lane != task.lane {
 			if len(c.loop.lanes) > 1 { // otherwise it was given back during a search
 				c.flight = flight[i:]
 			}
 			break
 		}
-		if err := other.run.handleInFlight(other, outcomes[i]); err != nil {
+		if err := other.lane.handleInFlight(other, outcomes[i]); err != nil {
 			return err
 		}
 	}
-	if err := task.run.finishGroup(); err != nil {
+	if err := task.lane.finishGroup(); err != nil {
 		return err
 	}
 	c.headSince = time.Now()
@@ -72,13 +72,13 @@ func (c *computing) giveBack() {
 		}
 	}
 	for _, l := range c.loop.lanes[1:] {
-		_, _ = l.run.close(errGivenBack)
+		_ = l.close(errGivenBack)
 	}
 	c.loop.lanes = lanes[:1]
 	if given {
 		c.worker.send(wire.Message{ReturnPrefetched: true})
 	}
-	c.obey(lanes[0].run, true)
+	c.obey(lanes[0], true)
 }
 
 var errGivenBack = errors.New("given back")
@@ -103,7 +103,7 @@ func (c *computing) abandon() error {
 	c.worker.host.kill()
 	c.flight = nil
 	for _, l := range c.loop.lanes {
-		l.run.interrupt()
+		l.interrupt()
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // fail in the same way, it reports that as the provisional outcome of the first batch. The
 // orchestrator decides whether to continue the job.
 func (s *search) sample(failure *fault.Error) error {
-	w, n := s.run.worker, len(s.task.sent)
+	w, n := s.worker, len(s.task.sent)
 	if lost(failure) {
 		s.reportSearch(failure)
 	}
@@ -59,7 +59,7 @@ func (s *search) sample(failure *fault.Error) error {
 // earlier worker computed, and reports it if so: a job that resumes may begin with a batch
 // of many bad records.
 func (s *search) prove() error {
-	w := s.run.worker
+	w := s.worker
 	control := s.control()
 	if w.proof.given || control == nil {
 		return nil
@@ -77,7 +77,7 @@ func (s *search) prove() error {
 
 // reportSearch reports, once in the worker's life, that a search has begun that may take long.
 func (s *search) reportSearch(failure *fault.Error) {
-	if w := s.run.worker; !w.searchReported {
+	if w := s.worker; !w.searchReported {
 		w.searchReported = true
 		w.send(wire.Message{Search: &wire.Search{Lost: failure}})
 	}

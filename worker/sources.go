@@ -43,13 +43,13 @@ func (h *kernelHost) addLoaded() {
 	if h.process == nil {
 		return
 	}
-	for _, source := range h.process.Sources() {
+	for _, source := range h.process.Report().Sources {
 		h.sources.add(wire.Source(source))
 	}
 }
 
-// takeSources returns the sources that have not been reported to the orchestrator yet.
-func (h *kernelHost) takeSources() []wire.Source {
+// newSources returns the sources that have not been reported to the orchestrator yet.
+func (h *kernelHost) newSources() []wire.Source {
 	h.addLoaded()
 	h.sources.addPrograms(h.named.Reread, nil)
 	list := h.sources.pending
@@ -57,12 +57,12 @@ func (h *kernelHost) takeSources() []wire.Source {
 	return list
 }
 
-// takeWarnings returns the kernel's warnings that the orchestrator does not have yet.
-func (h *kernelHost) takeWarnings() (list []string) {
+// newWarnings returns the kernel's warnings that the orchestrator does not have yet.
+func (h *kernelHost) newWarnings() (list []string) {
 	if h.process == nil {
 		return nil
 	}
-	for _, text := range h.process.Warnings() {
+	for _, text := range h.process.Report().Warnings {
 		if !h.sources.warned[text] {
 			if h.sources.warned == nil {
 				h.sources.warned = make(map[string]bool)

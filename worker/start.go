@@ -56,7 +56,7 @@ func (s *start) computed(took time.Duration) {
 
 func (s *start) enter(p wire.StartPhase) {
 	s.now.Phase, s.since = p, time.Now()
-	if now := s.now; s.send != nil {
-		s.send(wire.Message{Start: &now})
+	if s.send != nil {
+		s.send(wire.Message{Start: new(s.now)})
 	}
 }

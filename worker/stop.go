@@ -55,19 +55,19 @@ func (s *stops) endThrough(number int64) {
 }
 
 // mustEnd reports whether a chunk must end after the current batch.
-func (s *stops) mustEnd(run *chunkRun) bool {
-	return closed(s.jobStopped) || run.number <= s.lastChunk.Load()
+func (s *stops) mustEnd(l *lane) bool {
+	return closed(s.jobStopped) || l.number <= s.lastChunk.Load()
 }
 
 // mustCut reports whether the part of a chunk must end, and its records in flight may go on: a
 // checkpoint.
-func (s *stops) mustCut(run *chunkRun) bool { return s.cut.Load() == run.first+1 && !s.mustEnd(run) }
+func (s *stops) mustCut(l *lane) bool { return s.cut.Load() == l.first+1 && !s.mustEnd(l) }
 
 // forget drops the request to end a part, which the worker has met.
-func (s *stops) forget(run *chunkRun) { s.cut.CompareAndSwap(run.first+1, 0) }
+func (s *stops) forget(l *lane) { s.cut.CompareAndSwap(l.first+1, 0) }
 
 // mustShare reports whether a chunk must hand back what it has not begun.
-func (s *stops) mustShare(run *chunkRun) bool { return run.number <= s.shared.Load() }
+func (s *stops) mustShare(l *lane) bool { return l.number <= s.shared.Load() }
 
 // untilOverdue returns a context that also ends when the job is stopping and the drain
 // timeout for batches in flight expires.

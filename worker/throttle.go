@@ -52,22 +52,17 @@ func (t *throttle) refuses() bool { return t.window.refusals > 0 }
 // slow down, no record is sent for that time, and fewer at a time from then on. changed reports
 // that records can be tried no longer, because of why, or again.
 func (t *throttle) follow(l landing, failure *fault.Error, now time.Time) (why string, changed bool) {
-	state, after := serverUnknown, time.Duration(0)
 	switch a := l.answer; {
 	case a.Verdict == plugins.Later:
 	case a.Server == plugins.ServerOverloaded:
-		state = serverOverloaded
+		t.window.ended(l.flight.round, a.Server, 0, now)
+	case a.Verdict == plugins.Retry && a.After > 0:
+		t.window.ended(l.flight.round, plugins.ServerRefuses, backOff(1, a.After, rand.Float64()), now)
 	case a.Verdict == plugins.Retry:
-		if a.After > 0 {
-			after = backOff(1, a.After, rand.Float64())
-		}
-		if a.After > 0 || a.Server == plugins.ServerRefuses {
-			state = serverRefuses
-		}
+		t.window.ended(l.flight.round, a.Server, 0, now)
 	case failure == nil || failure.Kind == fault.Record:
-		state = serverServes
+		t.window.served()
 	}
-	t.window.ended(l.flight.round, state, after, now)
 	if failure != nil && failure.Kind == fault.Stopped { // that ends the job, not the wait
 		return "", false
 	}

@@ -23,7 +23,7 @@ func (s *search) verifyDevice(failure *fault.Error) (*fault.Error, error) {
 	switch {
 	case fails:
 		doubted.Sign = ""
-	case computes, s.run.blame:
+	case computes, s.lane.Blame:
 		doubted.Kind, doubted.Sign = fault.Batch, ""
 	}
 	return &doubted, nil
@@ -48,14 +48,14 @@ func (s *search) tryControl() (computes, fails bool, err error) {
 		case e.Kind != fault.Device:
 			return false, false, nil
 		}
-		s.run.worker.host.kill()
+		s.worker.host.kill()
 	}
 	return false, true, nil
 }
 
 // again computes a record that is known to be good.
 func (s *search) again(task *batchTask) error {
-	control := search{run: s.run, task: task, isControl: true}
+	control := search{worker: s.worker, lane: s.lane, task: task, isControl: true}
 	_, err := control.try(0, 1)
 	return err
 }

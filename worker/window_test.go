@@ -122,7 +122,7 @@ func TestStopInAWindow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			run := c.lanes[0].run
+			run := c.lanes[0]
 			done, err := c.finish()
 			if err != nil {
 				t.Fatal(err)
@@ -167,7 +167,7 @@ func TestCheckpointInAWindow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for c.lanes[0].run.rest.First == 0 {
+			for c.lanes[0].rest.First == 0 {
 				if _, err := c.turn(); err != nil {
 					t.Fatal(err)
 				}
@@ -222,7 +222,7 @@ func TestShareInAWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := c.lanes[0].run
+	run := c.lanes[0]
 	done, err := c.finish()
 	if err != nil {
 		t.Fatal(err)

@@ -258,7 +258,7 @@ func (w *Worker) open(ctx context.Context) error {
 			return err
 		}
 		w.log.Info("kernel ready", "kernel", w.setup.Kernel)
-		ready.Sources = w.host.takeSources()
+		ready.Sources = w.host.newSources()
 	}
 	w.send(wire.Message{Ready: &ready})
 	return nil
@@ -267,13 +267,13 @@ func (w *Worker) open(ctx context.Context) error {
 // report sends the outcome of a chunk, or of its beginning.
 func (w *Worker) report(done wire.Done) {
 	done.Computed, done.Batches = w.computed.Load(), w.batches.Load()
-	done.Sources, done.Warnings = w.host.takeSources(), w.host.takeWarnings()
+	done.Sources, done.Warnings = w.host.newSources(), w.host.newWarnings()
 	crash.Point("worker-part-closed")
 	w.send(wire.Message{Done: &done})
 }
 
-// takeRenewed reports whether the next assignment is the first of another job.
-func (w *Worker) takeRenewed() bool {
+// renew applies what a new job brings, and reports whether the next assignment is its first.
+func (w *Worker) renew() bool {
 	select {
 	case renew := <-w.renewed:
 		w.setup.Figures, w.setup.Spend = renew.Figures, renew.Spend
@@ -299,7 +299,7 @@ func (w *Worker) fail(err error) {
 		e = fault.KernelException.Of(kind, "%w", err)
 	}
 	w.log.Error("worker failed", "kind", e.Kind, "error", e.Message, "detail", e.Detail)
-	w.send(wire.Message{Failed: &wire.Failed{Fault: e, Sources: w.host.takeSources()}})
+	w.send(wire.Message{Failed: &wire.Failed{Fault: e, Sources: w.host.newSources()}})
 }
 
 // awaited returns what the kernel waits for, as last reported.

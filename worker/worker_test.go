@@ -38,7 +38,7 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 				w.handle(message)
 			}
 			for i, want := range test.ends {
-				run := &chunkRun{number: int64(i + 1), first: (<-w.assigned).Chunk.First}
+				run := &lane{number: int64(i + 1), first: (<-w.assigned).Chunk.First}
 				if got := w.stops.mustEnd(run); got != want {
 					t.Errorf("chunk %d ends: %t", i, got)
 				}

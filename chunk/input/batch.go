@@ -32,7 +32,7 @@ type Batch struct {
 }
 
 // Memory holds the records of a batch.
-type Memory interface {
+type Memory = interface {
 	// Bytes returns the memory, always the same slice.
 	Bytes() []byte
 	// Free releases it.

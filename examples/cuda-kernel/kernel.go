@@ -119,13 +119,13 @@ func (k *kernel) Trim(context.Context) error {
 	return classify(err)
 }
 
-// Memory reports how much device memory the slots hold.
-func (k *kernel) Memory() plugins.FrameworkMemory {
-	if k.gpu == nil {
-		return plugins.FrameworkMemory{}
+// Report returns how much device memory the slots hold.
+func (k *kernel) Report() (r plugins.Report) {
+	if k.gpu != nil {
+		held := uint64(k.gpu.held.Load())
+		r.Memory = plugins.FrameworkMemory{Library: "cuda", Allocated: held, Cached: held}
 	}
-	held := uint64(k.gpu.held.Load())
-	return plugins.FrameworkMemory{Library: "cuda", Allocated: held, Cached: held}
+	return r
 }
 
 // Close waits for the batches in flight and frees everything. If the process is killed

@@ -237,7 +237,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Memory reports what the slots hold, and Trim frees it between batches.
+// Report returns what the slots hold, and Trim frees it between batches.
 func TestTrim(t *testing.T) {
 	fake := newFakeDriver()
 	k := &kernel{load: fake.load}
@@ -245,14 +245,14 @@ func TestTrim(t *testing.T) {
 	batch := [][]byte{[]byte(`{"text":"a b c"}`)}
 	want := signatures(t, k, batch)
 	before := fake.memory
-	if held := k.Memory(); held.Cached == 0 || held.Library != "cuda" {
-		t.Errorf("Memory() = %+v", held)
+	if held := k.Report().Memory; held.Cached == 0 || held.Library != "cuda" {
+		t.Errorf("memory %+v", held)
 	}
 	if err := k.Trim(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if fake.memory <= before || k.Memory().Cached != 0 {
-		t.Errorf("%d bytes were free before and %d after; Memory() = %+v", before, fake.memory, k.Memory())
+	if fake.memory <= before || k.Report().Memory.Cached != 0 {
+		t.Errorf("%d bytes were free before and %d after; memory %+v", before, fake.memory, k.Report().Memory)
 	}
 	if got := signatures(t, k, batch); !slices.Equal(got, want) {
 		t.Errorf("after Trim: %.60s", got)

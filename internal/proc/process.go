@@ -47,6 +47,7 @@ type Process struct {
 	// group is what KillGroup kills: the negative pid, or the pid of a child in this
 	// process's group.
 	group int
+	kill  func() // instead, for a child of another process
 	done  chan struct{}
 	exit  Exit
 
@@ -186,6 +187,19 @@ func Adopt(fork func() (pid int, err error)) (*Process, error) {
 	return p, nil
 }
 
+// Watch returns the Process of a child that another process owns. kill makes that kill its group, and
+// wait waits until the child has exited.
+func Watch(pid int, kill func(), wait func() Exit) *Process {
+	p := &Process{pid: pid, kill: kill, done: make(chan struct{})}
+	go func() {
+		exit := wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.end(exit)
+	}()
+	return p
+}
+
 // await waits for an adopted child.
 func (p *Process) await() {
 	exited := waitExited(p.pid)
@@ -211,10 +225,8 @@ func (p *Process) await() {
 // end closes done. The caller must hold p.mu if the process may still be killed. Only the
 // first call counts: a stuck process that exits later has already been given up.
 func (p *Process) end(exit Exit) {
-	select {
-	case <-p.done:
+	if p.Exited() {
 		return
-	default:
 	}
 	if p.giveUp != nil {
 		p.giveUp.Stop()
@@ -250,6 +262,16 @@ func (p *Process) Pid() int { return p.pid }
 // process lasts forever.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Exited reports whether Done is closed.
+func (p *Process) Exited() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Exit returns how the process exited. Call it only after Done is closed.
 func (p *Process) Exit() Exit { return p.exit }
 
@@ -259,17 +281,20 @@ func (p *Process) Exit() Exit { return p.exit }
 func (p *Process) KillGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-p.done:
-	default:
+	if p.Exited() {
+		return
+	}
+	if p.kill != nil {
+		p.kill()
+	} else {
 		_ = syscall.Kill(p.group, syscall.SIGKILL)
-		if p.giveUp == nil {
-			p.giveUp = time.AfterFunc(KillWait(), func() {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				p.end(Exit{Code: -1, Stuck: true})
-			})
-		}
+	}
+	if p.giveUp == nil {
+		p.giveUp = time.AfterFunc(KillWait(), func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.end(Exit{Code: -1, Stuck: true})
+		})
 	}
 }
 

@@ -77,6 +77,14 @@ func (t *Tail) push() {
 	t.partial, t.returned = t.partial[:0], false
 }
 
+// LastLine returns the last line of a text after a colon, for messages; nothing if there is none.
+func LastLine(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text[strings.LastIndexByte(text, '\n')+1:]
+}
+
 // String returns the kept lines, including an unfinished one.
 func (t *Tail) String() string {
 	t.mu.Lock()

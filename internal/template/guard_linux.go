@@ -72,21 +72,25 @@ func newGuard(used func(usage)) *guard {
 	return &guard{templates: make(map[string]*template), children: make(map[string]int), used: used}
 }
 
+// begin makes this process the subreaper of all that it starts, and returns what it listens on.
+func begin() (net.Listener, error) {
+	if err := proc.BecomeSubreaper(); err != nil {
+		return nil, err
+	}
+	listening := os.NewFile(listenDescriptor, "listener")
+	defer listening.Close()
+	return net.FileListener(listening)
+}
+
 // Serve is the life of a guard. It returns the exit status.
 func Serve() int {
 	proc.SurviveStopSignals()
 	proc.CloseOnExec(listenDescriptor, lifelineDescriptor)
-	if err := proc.BecomeSubreaper(); err != nil {
-		fmt.Fprintf(os.Stderr, "gpurun: templates: %v\n", err)
-		return 2
-	}
-	listening := os.NewFile(listenDescriptor, "listener")
-	listener, err := net.FileListener(listening)
+	listener, err := begin()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gpurun: templates: %v\n", err)
 		return 2
 	}
-	listening.Close()
 	lifeline := os.NewFile(lifelineDescriptor, "orchestrator")
 	above := json.NewEncoder(lifeline)
 	g := newGuard(func(u usage) { _ = above.Encode(u) })
@@ -159,18 +163,18 @@ func (g *guard) serve(conn *net.UnixConn) {
 		g.release(t)
 		return
 	}
-	t, child, reply := g.fork(*first.Request, files)
+	t, child, err := g.fork(*first.Request, files)
 	closeAll(files)
-	if child == nil {
+	if err != nil {
 		g.release(t)
-		_ = send(conn, reply)
+		_ = send(conn, report{Refused: err.Error()})
 		return
 	}
 	g.count(first.Request.Mark, 1)
 	pidfd, err := unix.PidfdOpen(child.Pid(), 0)
 	if err == nil {
 		file := os.NewFile(uintptr(pidfd), "child")
-		err = send(conn, reply, file)
+		err = send(conn, report{PID: child.Pid(), Itself: child == t.process, Load: t.load}, file)
 		file.Close()
 	}
 	if err != nil {
@@ -236,12 +240,12 @@ func (t *template) spoil(why string) {
 	t.spoilt = cmp.Or(t.spoilt, why)
 }
 
-// fork returns a child, or the report that there is none. The first of the files is for the
-// template, the others for the child.
-func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, report) {
+// fork returns a child, or why there is none. The first of the files is for the template, the others
+// for the child.
+func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, error) {
 	t, err := g.template(r, files[0])
 	if err != nil {
-		return nil, nil, report{Refused: err.Error()}
+		return nil, nil, err
 	}
 	<-t.loaded
 	t.mu.Lock()
@@ -249,32 +253,27 @@ func (g *guard) fork(r Request, files []*os.File) (*template, *proc.Process, rep
 	message, err := json.Marshal(r.Message)
 	switch {
 	case err != nil:
-		return t, nil, report{Refused: err.Error()}
+		return t, nil, err
 	case t.spoilt != "":
-		return t, nil, report{Refused: t.spoilt, Load: t.load}
-	case t.load.Unsafe != "" && r.Keep > 0:
+		return t, nil, errors.New(t.spoilt)
+	case t.load.Unsafe == "":
+		child, err := proc.Adopt(func() (int, error) { return t.ask(message, files[1:]) })
+		if err != nil {
+			g.forget(r.Key, t)
+			err = fmt.Errorf("the template did not fork: %w", err)
+		}
+		return t, child, err
+	case r.Keep > 0:
 		g.forget(r.Key, t)
-		return t, nil, report{Refused: t.load.Unsafe, Load: t.load}
-	case t.load.Unsafe != "":
-		return t.give(message, files[1:])
+		return t, nil, errors.New(t.load.Unsafe)
 	}
-	child, err := proc.Adopt(func() (int, error) { return t.ask(message, files[1:]) })
-	if err != nil {
-		g.forget(r.Key, t)
-		return t, nil, report{Refused: "the template did not fork: " + err.Error(), Load: t.load}
-	}
-	return t, child, report{PID: child.Pid(), Load: t.load}
-}
-
-// give turns a template that must not be forked into a child: what it has loaded is not loaded
-// again. It can become one child only. The caller must hold t.mu.
-func (t *template) give(message []byte, files []*os.File) (*template, *proc.Process, report) {
+	// It becomes the child itself: what it has loaded is not loaded again. That works once.
 	t.spoilt = t.load.Unsafe
 	t.given.Store(true)
-	if _, err := t.ask(message, files); err != nil {
-		return t, nil, report{Refused: t.spoilt, Load: t.load}
+	if _, err := t.ask(message, files[1:]); err != nil {
+		return t, nil, errors.New(t.spoilt)
 	}
-	return t, t.process, report{PID: t.process.Pid(), Itself: true, Load: t.load}
+	return t, t.process, nil
 }
 
 // ask asks the template for a child and returns its pid.

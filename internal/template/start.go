@@ -2,7 +2,6 @@ package template
 
 import (
 	"encoding/json"
-	"net"
 	"os"
 	"time"
 
@@ -21,13 +20,7 @@ type Guard struct {
 // Start starts a guard. The command must call [Serve]; the guard listens at socket, whose folder
 // must be private to the user. used is called with the CPU time of each child that has exited.
 func Start(c proc.Command, socket string, used func(owner string, cpu time.Duration)) (*Guard, error) {
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
-	listener.SetUnlinkOnClose(false)
-	defer listener.Close()
-	listening, err := listener.File()
+	listening, err := listen(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +55,7 @@ func Start(c proc.Command, socket string, used func(owner string, cpu time.Durat
 func (g *Guard) PID() int { return g.process.Pid() }
 
 // Lives reports whether the guard is running.
-func (g *Guard) Lives() bool {
-	select {
-	case <-g.process.Done():
-		return false
-	default:
-		return true
-	}
-}
+func (g *Guard) Lives() bool { return !g.process.Exited() }
 
 // endTime is how long a guard may take to kill the children and to end the templates.
 const endTime = 3 * time.Second

@@ -163,6 +163,22 @@ const (
 	maxFiles  = 8
 )
 
+// dial connects to the guard that listens at socket.
+func dial(socket string) (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+}
+
+// listen returns what a guard inherits to listen at socket.
+func listen(socket string) (*os.File, error) {
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	listener.SetUnlinkOnClose(false)
+	return listener.File()
+}
+
 // send sends a message and descriptors as one packet.
 func send(conn *net.UnixConn, message any, files ...*os.File) error {
 	body, err := json.Marshal(message)

@@ -105,18 +105,12 @@ func KeepWarm(binary string, arguments ...string) (socket string, err error) {
 	}
 	defer unlock()
 	socket = filepath.Join(dir, socketName())
-	if conn, err := net.Dial("unixpacket", socket); err == nil {
+	if conn, err := dial(socket); err == nil {
 		conn.Close()
 		return socket, nil
 	}
 	_ = os.Remove(socket)
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err != nil {
-		return "", err
-	}
-	listener.SetUnlinkOnClose(false)
-	defer listener.Close()
-	listening, err := listener.File()
+	listening, err := listen(socket)
 	if err != nil {
 		return "", err
 	}
@@ -149,15 +143,10 @@ func ServeWarm() int {
 	proc.SurviveStopSignals()
 	closeInherited()
 	proc.CloseOnExec(listenDescriptor)
-	listening := os.NewFile(listenDescriptor, "listener")
-	listener, err := net.FileListener(listening)
-	if err == nil {
-		err = proc.BecomeSubreaper()
-	}
+	listener, err := begin()
 	if err != nil {
 		return 2
 	}
-	listening.Close()
 	cpu := make(map[string]time.Duration)
 	g := newGuard(func(u usage) { cpu[u.Owner] += u.CPU })
 	g.spent = cpu
@@ -355,7 +344,7 @@ func askWarm(o order) (answer report, err error) {
 	} else if err != nil {
 		return answer, err
 	}
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: filepath.Join(dir, socketName()), Net: "unixpacket"})
+	conn, err := dial(filepath.Join(dir, socketName()))
 	if err != nil {
 		return answer, nil
 	}

@@ -106,8 +106,8 @@ func (t *Trial) open(ctx context.Context, fetches bool) (err error) {
 	if err := t.opened.Open(ctx, t.Device, t.Named.Config); err != nil {
 		return err
 	}
-	if r, ok := t.opened.(plugins.ImportReporter); ok {
-		t.Imports = r.Imports()
+	if r, ok := t.opened.(plugins.Reporter); ok {
+		t.Imports = r.Report().Imports
 	}
 	return nil
 }

@@ -122,30 +122,15 @@ func (k *kernel) Open(ctx context.Context, device plugins.Device, config plugins
 	return nil
 }
 
-// Warnings returns the warnings of all steps, with the name of the step.
-func (k *kernel) Warnings() []string {
-	var all []string
+// Report returns the reports of all steps; warnings begin with the name of the step.
+func (k *kernel) Report() (all plugins.Report) {
 	for _, one := range k.steps {
-		for _, text := range one.process.Warnings() {
-			all = append(all, one.Name+": "+text)
+		r := one.process.Report()
+		all.Sources = append(all.Sources, r.Sources...)
+		for _, text := range r.Warnings {
+			all.Warnings = append(all.Warnings, one.Name+": "+text)
 		}
-	}
-	return all
-}
-
-// Sources returns the sources of all steps.
-func (k *kernel) Sources() []plugins.Source {
-	var all []plugins.Source
-	for _, one := range k.steps {
-		all = append(all, one.process.Sources()...)
-	}
-	return all
-}
-
-// Imports returns the imports of all steps.
-func (k *kernel) Imports() (all plugins.Imports) {
-	for _, one := range k.steps {
-		all = all.Then(one.process.Imports())
+		all.Imports = all.Imports.Then(r.Imports)
 	}
 	return all
 }

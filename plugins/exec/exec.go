@@ -170,7 +170,7 @@ func (k *kernel) classify(err error) error {
 			sign = ""
 		}
 		found = fault.Batch
-		if killed := (*killedError)(nil); errors.As(err, &killed) {
+		if killed, ok := errors.AsType[*killedError](err); ok {
 			found = fault.Crash
 			if killed.exit.Foreign() {
 				sign = fault.Outside

@@ -70,8 +70,7 @@ func (k *kernel) perRecord(ctx context.Context, batch plugins.Batch, results *pl
 func (k *kernel) untilBlamed(ctx context.Context, record []byte, o outcome, total *atomic.Int64) outcome {
 	own, foreign := 0, 0
 	for fault.KindOf(o.err) == fault.Crash && ctx.Err() == nil {
-		var killed *killedError
-		if errors.As(o.err, &killed) && killed.exit.Foreign() {
+		if killed, ok := errors.AsType[*killedError](o.err); ok && killed.exit.Foreign() {
 			foreign++
 		} else {
 			own++

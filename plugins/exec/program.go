@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -263,11 +262,7 @@ func (p *program) ended(got, want int, partial bool, written <-chan struct{}) er
 func (p *program) failure(what string, exit proc.Exit) error {
 	<-p.drained // the program has exited, so this takes at most drainTime
 	words := p.words.String()
-	last := ""
-	if words != "" {
-		last = ": " + words[strings.LastIndexByte(words, '\n')+1:]
-	}
-	err := fmt.Errorf("exec: %s%s", what, last)
+	err := fmt.Errorf("exec: %s%s", what, proc.LastLine(words))
 	if signal := shell.Exit(exit).Signal; signal != 0 {
 		err = &killedError{err, proc.Exit{Code: -1, Signal: signal}}
 	}
@@ -278,16 +273,6 @@ func (p *program) failure(what string, exit proc.Exit) error {
 type killedError struct {
 	error
 	exit proc.Exit
-}
-
-// hasExited reports whether the program has exited.
-func (p *program) hasExited() bool {
-	select {
-	case <-p.process.Done():
-		return true
-	default:
-		return false
-	}
 }
 
 // close ends the input and waits for the program. Any line that it still writes is one too many: if

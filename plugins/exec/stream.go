@@ -42,7 +42,7 @@ func (k *kernel) checkRunning() error {
 		return surplus(p.peek())
 	case more:
 		logf("the program wrote a line that answers no record%s; restarting it", quoted(p.peek()))
-	case end || p.hasExited():
+	case end || p.process.Exited():
 		p.process.End(drainTime)
 		logf("the program ended between two batches: %s; restarting it", p.process.Exit())
 	default:

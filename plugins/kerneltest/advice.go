@@ -1,7 +1,6 @@
 package kerneltest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -71,7 +70,7 @@ func (f *Failure) Unwrap() error { return f.What }
 
 func newFailure(advice Advice, format string, args ...any) *Failure {
 	f := &Failure{What: fmt.Errorf(format, args...), Advice: []Advice{advice}}
-	if e := (*fault.Error)(nil); errors.As(f.What, &e) {
+	if e := fault.As(f.What); e != nil {
 		f.Detail = e.Detail
 	}
 	return f

@@ -2,7 +2,6 @@ package kerneltest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -88,13 +87,11 @@ func (s *Session) Run(ctx context.Context, c Check) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	outcome := Outcome{Check: c}
-	var failure *Failure
-	var skip skipped
-	switch err := s.check(ctx, c); {
-	case errors.As(err, &skip):
-		outcome.Skipped = string(skip)
-	case errors.As(err, &failure):
-		outcome.Err, s.refused = failure, failure.unusable
+	switch err := s.check(ctx, c).(type) {
+	case skipped:
+		outcome.Skipped = string(err)
+	case *Failure:
+		outcome.Err, s.refused = err, err.unusable
 	}
 	outcome.Took = time.Since(begin)
 	return outcome
@@ -122,7 +119,7 @@ func (s *Session) check(ctx context.Context, c Check) error {
 		s.kernel, s.end = k, end
 	}
 	err := s.run(ctx, s.kernel, c.run)
-	if failure := (*Failure)(nil); errors.As(err, &failure) {
+	if _, failed := err.(*Failure); failed {
 		s.drop() // the kernel may be broken: the next check gets a fresh one
 	}
 	return err

@@ -54,7 +54,7 @@ func newClient(s *settings) *client {
 // instead.
 func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	if !c.available(ctx) {
-		return reply{}, answer(c.tryLater())
+		return reply{}, new(c.tryLater())
 	}
 	got, instead, doubtful := c.exchange(ctx, r)
 	if stop := c.refuses(instead); stop != nil {
@@ -67,8 +67,6 @@ func (c *client) send(ctx context.Context, r request) (reply, *plugins.Answer) {
 	}
 	return got, instead
 }
-
-func answer(a plugins.Answer) *plugins.Answer { return &a }
 
 // again is the answer for a record whose request may succeed at another attempt.
 func again(server plugins.ServerState, format string, args ...any) *plugins.Answer {
@@ -93,9 +91,9 @@ func (c *client) exchange(ctx context.Context, r request) (got reply, instead *p
 		doubtful = true
 		instead = again(plugins.ServerOverloaded, "the server did not answer within %s, which timeout in the kernel configuration sets", c.settings.timeout)
 	case errors.Is(err, errTooLarge):
-		instead = answer(plugins.Rejected("%s", err))
+		instead = new(plugins.Rejected("%s", err))
 	case isCertificate(err):
-		instead = answer(plugins.FailedBy(c.distrusted(err)))
+		instead = new(plugins.FailedBy(c.distrusted(err)))
 	default:
 		doubtful = true
 		instead = again(plugins.ServerUnknown, "the connection failed: %s", c.redact(plain(err)))
@@ -109,22 +107,22 @@ func (c *client) read(response *http.Response, body []byte) (got reply, instead 
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case retriable(status):
-		instead = answer(plugins.RetryAfter(min(keepalive.RetryAfter(response.Header, time.Now()), c.settings.maxOutage), "%s", c.problem(response, body)))
+		instead = new(plugins.RetryAfter(min(keepalive.RetryAfter(response.Header, time.Now()), c.settings.maxOutage), "%s", c.problem(response, body)))
 		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 			instead.Server = plugins.ServerRefuses
 		}
 		return got, instead, unavailable(status)
 	case status != http.StatusOK:
-		return got, answer(plugins.Rejected("%s", c.problem(response, body))), false
+		return got, new(plugins.Rejected("%s", c.problem(response, body))), false
 	case kind != jsonType:
-		return got, answer(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.settings.base)), false
+		return got, new(plugins.Rejected("the server answered with %q, not with JSON: is %s the right URL?", kind, c.settings.base)), false
 	}
 	got = reply{status: status, requestID: strings.ToValidUTF8(response.Header.Get("X-Request-Id"), "\ufffd")}
 	switch err := got.read(body); {
 	case errors.Is(err, errNotJSON):
 		instead = again(plugins.ServerUnknown, "the server's answer %s", err)
 	case err != nil:
-		instead = answer(plugins.Rejected("the server's answer %s", err))
+		instead = new(plugins.Rejected("the server's answer %s", err))
 	}
 	return got, instead, false
 }
@@ -300,15 +298,14 @@ func plain(err error) string {
 }
 
 func isCertificate(err error) bool {
-	var certificate *tls.CertificateVerificationError
-	return errors.As(err, &certificate)
+	_, is := errors.AsType[*tls.CertificateVerificationError](err)
+	return is
 }
 
 // distrusted is the error for a certificate that does not verify.
 func (c *client) distrusted(err error) error {
 	e := fault.BadCertificate.New("the certificate of %s does not verify: %s", c.settings.base.Host, plain(err))
-	var unknown x509.UnknownAuthorityError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
 		e.Message += "; to trust another authority, name a file with its certificate in the environment variable SSL_CERT_FILE"
 	}
 	return e

@@ -31,7 +31,7 @@ func (c *client) refuses(instead *plugins.Answer) *plugins.Answer {
 			r.since = time.Now()
 		}
 		if time.Since(r.since) >= c.settings.maxOutage {
-			return answer(plugins.FailedBy(plugins.Stop(fmt.Errorf("%s has refused every request for %s: %s", c.settings.base, c.settings.maxOutage, instead.Message))))
+			return new(plugins.FailedBy(plugins.Stop(fmt.Errorf("%s has refused every request for %s: %s", c.settings.base, c.settings.maxOutage, instead.Message))))
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ import (
 // immediately and completes the results when they arrive. The caller decides how many
 // batches it keeps in flight.
 type client struct {
-	link    *link
+	*link
 	batches batches
 	records asking
 	within  *within // a concurrent kernel in this process, nil otherwise
@@ -32,12 +32,12 @@ const maxInputs = 60
 
 func newClient(rpc kernelpb.KernelClient) *client {
 	c := &client{link: &link{rpc: rpc, explain: func(err error) error { return fault.KernelCrashed.New("kernel: %w", err) }}}
-	c.link.fail, c.batches.link, c.records.link = c.failAll, c.link, c.link
+	c.fail, c.batches.link, c.records.link = c.failAll, c.link, c.link
 	return c
 }
 
 func (c *client) Describe(ctx context.Context, config plugins.Config) (plugins.Info, error) {
-	reply, err := c.link.rpc.Describe(ctx, &kernelpb.DescribeRequest{Config: config})
+	reply, err := c.rpc.Describe(ctx, &kernelpb.DescribeRequest{Config: config})
 	if err != nil {
 		return plugins.Info{}, c.unary(ctx, err)
 	}
@@ -51,9 +51,9 @@ func (c *client) Describe(ctx context.Context, config plugins.Config) (plugins.I
 	if err := checkConcurrency(info); err != nil {
 		return info, err
 	}
-	c.link.mu.Lock()
-	c.link.shared, c.link.inputs = reply.GetArena(), info.Inputs
-	c.link.mu.Unlock()
+	c.mu.Lock()
+	c.shared, c.inputs = reply.GetArena(), info.Inputs
+	c.mu.Unlock()
 	if c.within != nil {
 		c.within.limit = info.RecordLimit()
 	}
@@ -61,37 +61,37 @@ func (c *client) Describe(ctx context.Context, config plugins.Config) (plugins.I
 }
 
 func (c *client) Open(ctx context.Context, device plugins.Device, config plugins.Config) error {
-	c.link.mu.Lock()
-	c.link.onCPU = !device.GPU
-	c.link.mu.Unlock()
+	c.mu.Lock()
+	c.onCPU = !device.GPU
+	c.mu.Unlock()
 	described, err := json.Marshal(device)
 	if err != nil {
 		return err
 	}
-	reply, err := c.link.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: described})
+	reply, err := c.rpc.Open(ctx, &kernelpb.OpenRequest{Config: config, Device: described})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
-	c.link.addReport(reply.GetReport())
-	return c.link.unpackComputing(reply.GetFailure(), fault.Incompatible)
+	c.addReport(reply.GetReport())
+	return c.unpackComputing(reply.GetFailure(), fault.Incompatible)
 }
 
 // Close ends the stream, which tells the kernel that no batch follows.
 func (c *client) Close() error { return c.close(context.Background()) }
 
 func (c *client) close(ctx context.Context) error {
-	c.link.markUnfit(errClosed)
-	c.link.mu.Lock()
-	c.link.closed = true
+	c.markUnfit(errClosed)
+	c.mu.Lock()
+	c.closed = true
 	flows := []*flow{c.records.flow, c.batches.flow}
-	c.link.mu.Unlock()
+	c.mu.Unlock()
 	// The kernel handles one call at a time: wait for what is in flight first.
 	for _, f := range flows {
 		if err := f.end(ctx); err != nil {
 			return err
 		}
 	}
-	reply, err := c.link.rpc.Close(ctx, &kernelpb.CloseRequest{})
+	reply, err := c.rpc.Close(ctx, &kernelpb.CloseRequest{})
 	if err != nil {
 		return c.unary(ctx, err)
 	}
@@ -110,16 +110,16 @@ func (c *client) unary(ctx context.Context, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded {
 		return context.DeadlineExceeded
 	}
-	return c.link.explain(err)
+	return c.explain(err)
 }
 
 // Process never blocks: otherwise a kernel that stops reading would block the caller,
 // which could then not enforce its timeout.
 func (c *client) Process(_ context.Context, batch plugins.Batch, results *plugins.Results) error {
 	finish := results.Defer()
-	held := &protocol.Carrier{Arena: c.link.sharedArena()}
+	held := &protocol.Carrier{Arena: c.sharedArena()}
 	request := &kernelpb.ProcessRequest{IsolateMs: uint32(min(max(batch.Isolation().Milliseconds(), 0), math.MaxUint32))}
-	request.Records, request.Spans, request.Fetched = c.link.pack(held, batch.Records(), batch.At)
+	request.Records, request.Spans, request.Fetched = c.pack(held, batch.Records(), batch.At)
 	if size := max(held.Total, uint64(proto.Size(request))); size > protocol.MaxMessage {
 		held.Free()
 		finish(fault.TooLarge.New("a batch of %d bytes exceeds the limit of %d", size, protocol.MaxMessage))
@@ -134,11 +134,11 @@ func (c *client) Process(_ context.Context, batch plugins.Batch, results *plugin
 
 // failAll completes all batches and records in flight, and all future ones, with err.
 func (c *client) failAll(err error) {
-	c.link.markUnfit(err)
-	c.link.mu.Lock()
+	c.markUnfit(err)
+	c.mu.Lock()
 	pending := c.batches.pending
 	c.batches.pending = nil
-	c.link.mu.Unlock()
+	c.mu.Unlock()
 	for _, p := range pending {
 		p.complete(err)
 	}
@@ -151,7 +151,7 @@ func (c *client) failAll(err error) {
 // [ErrUnresponsive] if the kernel does not give the record up.
 func (c *client) Answer(ctx context.Context, record plugins.Record) plugins.Answer {
 	if c.within != nil {
-		return c.within.answer(ctx, record).Checked(c.link.isOnCPU())
+		return c.within.answer(ctx, record).Checked(c.isOnCPU())
 	}
 	answer := make(chan plugins.Answer, 1)
 	number, err := c.records.ask(record, 0, func(a plugins.Answer, _ bool) { answer <- a })
@@ -171,7 +171,7 @@ func (c *client) Answer(ctx context.Context, record plugins.Record) plugins.Answ
 // block. After limit, it gives up a record without an answer; expired reports that.
 func (c *client) Ask(record plugins.Record, limit time.Duration, answered func(a plugins.Answer, expired bool)) {
 	if c.within != nil {
-		c.within.ask(record, limit, c.link.isOnCPU(), answered)
+		c.within.ask(record, limit, c.isOnCPU(), answered)
 		return
 	}
 	if _, err := c.records.ask(record, limit, answered); err != nil {
@@ -182,43 +182,24 @@ func (c *client) Ask(record plugins.Record, limit time.Duration, answered func(a
 // Broken reports whether no further batch can be sent: the process has exited, or has
 // failed so that it must be killed and replaced.
 func (c *client) Broken() bool {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return c.link.broken != nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken != nil
 }
 
-// Memory returns the memory that the kernel last reported.
-func (c *client) Memory() plugins.FrameworkMemory {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return c.link.memory
-}
-
-// Imports returns what the kernel process had imported when it was open.
-func (c *client) Imports() plugins.Imports {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return c.link.imports
-}
-
-// Sources returns the files that the kernel process has reported as loaded so far.
-func (c *client) Sources() []plugins.Source {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return slices.Clip(c.link.sources)
-}
-
-// Warnings returns the warnings of the kernel process so far.
-func (c *client) Warnings() []string {
-	c.link.mu.Lock()
-	defer c.link.mu.Unlock()
-	return slices.Clip(c.link.warnings)
+// Report returns what the kernel process has reported so far.
+func (c *client) Report() plugins.Report {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.told
+	r.Sources, r.Warnings = slices.Clip(r.Sources), slices.Clip(r.Warnings)
+	return r
 }
 
 // Trim asks the kernel to release cached memory, and returns what its framework held
 // before and after.
 func (c *client) Trim(ctx context.Context) (before, after plugins.FrameworkMemory, err error) {
-	reply, err := c.link.rpc.Trim(ctx, &kernelpb.TrimRequest{})
+	reply, err := c.rpc.Trim(ctx, &kernelpb.TrimRequest{})
 	if status.Code(err) == codes.Unimplemented { // a kernel in another language
 		return before, after, nil
 	}
@@ -226,9 +207,9 @@ func (c *client) Trim(ctx context.Context) (before, after plugins.FrameworkMemor
 		return before, after, c.unary(ctx, err)
 	}
 	_, _ = json.Unmarshal(reply.GetBefore(), &before), json.Unmarshal(reply.GetAfter(), &after) // empty if unknown
-	c.link.mu.Lock()
-	c.link.memory = after
-	c.link.mu.Unlock()
+	c.mu.Lock()
+	c.told.Memory = after
+	c.mu.Unlock()
 	return before, after, unpackFailure(reply.GetFailure(), fault.Batch)
 }
 
@@ -237,7 +218,7 @@ type Memory = protocol.Memory
 
 // Alloc allocates at least n bytes of memory that the kernel process can see. It returns
 // nil if there is no room, or no shared memory at all. It is safe for concurrent use.
-func (p *Process) Alloc(n int) *Memory { return p.client.link.sharedArena().Alloc(n) }
+func (p *Process) Alloc(n int) *Memory { return p.sharedArena().Alloc(n) }
 
 // checkConcurrency rejects a description that contradicts itself.
 func checkConcurrency(info plugins.Info) error {

@@ -24,16 +24,13 @@ type link struct {
 	arena   *protocol.Arena // nil if there is none
 	mps     bool            // see Command
 
-	mu       sync.Mutex // guards what follows, batches and asking
-	broken   error      // why nothing more can be sent
-	closed   bool       // by Close
-	onCPU    bool       // the device passed to Open is a CPU
-	shared   bool       // the kernel process has mapped the arena
-	inputs   []string
-	memory   plugins.FrameworkMemory // as last reported by the kernel
-	sources  []plugins.Source
-	warnings []string
-	imports  plugins.Imports
+	mu     sync.Mutex // guards what follows, batches and asking
+	broken error      // why nothing more can be sent
+	closed bool       // by Close
+	onCPU  bool       // the device passed to Open is a CPU
+	shared bool       // the kernel process has mapped the arena
+	inputs []string
+	told   plugins.Report // so far
 }
 
 // unpackComputing is unpackFailure for the two calls that use the device. A kernel in
@@ -98,19 +95,19 @@ func (l *link) markUnfit(err error) {
 
 // addReport adds what the kernel process reports about itself with a reply.
 func (l *link) addReport(data []byte) {
-	var report plugins.Report
-	if len(data) == 0 || json.Unmarshal(data, &report) != nil {
+	var news plugins.Report
+	if len(data) == 0 || json.Unmarshal(data, &news) != nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sources = append(l.sources, report.Sources...)
-	l.warnings = append(l.warnings, report.Warnings...)
-	if report.Memory != nil {
-		l.memory = *report.Memory
+	l.told.Sources = append(l.told.Sources, news.Sources...)
+	l.told.Warnings = append(l.told.Warnings, news.Warnings...)
+	if news.Memory != (plugins.FrameworkMemory{}) {
+		l.told.Memory = news.Memory
 	}
-	if report.Imports != nil {
-		l.imports = *report.Imports
+	if news.Imports.Took > 0 {
+		l.told.Imports = news.Imports
 	}
 }
 

@@ -40,7 +40,7 @@ func loopback(k plugins.Kernel, host, kernel *protocol.Arena) (proxy *client, en
 		panic(err) // only for contradictory options
 	}
 	proxy = newClient(kernelpb.NewKernelClient(connection))
-	proxy.link.arena = host
+	proxy.arena = host
 	return proxy, func() {
 		_ = connection.Close()
 		server.Stop()

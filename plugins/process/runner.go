@@ -127,11 +127,7 @@ func (r *processRunner) killGroup() {
 	defer r.mu.Unlock()
 	if r.process == nil {
 		r.killed = true
-		return
-	}
-	select {
-	case <-r.process.Done():
-	default:
+	} else if !r.process.Exited() {
 		r.killed = true
 		r.process.KillGroup()
 	}
@@ -141,12 +137,7 @@ func (r *processRunner) killGroup() {
 func (r *processRunner) endedItself() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	select {
-	case <-r.process.Done():
-		return !r.killed
-	default:
-		return false
-	}
+	return r.process.Exited() && !r.killed
 }
 
 // drain waits until all output of an exited process has been read. That takes a moment, or

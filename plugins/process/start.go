@@ -143,7 +143,7 @@ func Start(ctx context.Context, command Command) (*Process, error) {
 		shared.Close()
 		return nil, err
 	}
-	c.client.link.explain, c.client.link.arena, c.client.link.mps = c.explain, shared, command.MPS
+	c.client.explain, c.client.arena, c.client.mps = c.explain, shared, command.MPS
 	return newProcess(c.client, c), nil
 }
 
@@ -276,7 +276,7 @@ func (c *child) explain(err error) error {
 	select {
 	case <-c.runner.process.Done():
 		exit := c.runner.process.Exit()
-		return c.client.link.fromOutside(symptom.Died("kernel process ended: "+exit.String(), exit.Foreign(), c.lastOutput()))
+		return c.client.fromOutside(symptom.Died("kernel process ended: "+exit.String(), exit.Foreign(), c.lastOutput()))
 	case <-time.After(c.deathWait):
 		return fault.KernelCrashed.New("connection to the kernel broke: %s", firstLine(err.Error())).WithDetail(c.lastOutput())
 	}
@@ -285,10 +285,8 @@ func (c *child) explain(err error) error {
 // lastOutput returns the end of the process's standard error. If the process has exited,
 // it first waits until everything has been read.
 func (c *child) lastOutput() string {
-	select {
-	case <-c.runner.process.Done():
+	if c.runner.process.Exited() {
 		c.runner.drain()
-	default:
 	}
 	return c.runner.tail.String()
 }
@@ -313,7 +311,7 @@ func (c *child) free() {
 		_ = os.RemoveAll(c.runner.socketDir)
 	}
 	if c.client != nil {
-		c.client.link.arena.Close()
+		c.client.arena.Close()
 	}
 }
 

@@ -58,7 +58,8 @@ type child struct {
 	what        string // for messages
 	interpreter string
 	version     string
-	process     body
+	process     *proc.Process
+	forked      *template.Child // the same, if a template has forked it
 	control     *os.File
 	channel     *frame.Conn
 	memory      *memory // nil in a prepare process, which does not own any
@@ -69,15 +70,6 @@ type child struct {
 	spoilt      atomic.Bool     // it was forked, and that did not work
 	// terminal: it uses this process's standard input and output instead of the log.
 	terminal bool
-}
-
-// body is the process of an interpreter: a [proc.Process] or a [template.Child].
-type body interface {
-	Pid() int
-	Done() <-chan struct{}
-	Exit() proc.Exit
-	KillGroup()
-	End(grace time.Duration) bool
 }
 
 // startChild starts the interpreter that runs process from these files.
@@ -145,8 +137,8 @@ func (c *child) start(ctx context.Context, s starting) error {
 }
 
 // begin starts the interpreter in one of the two ways.
-func (c *child) begin(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (body, error), within time.Duration) error {
-	c.words, c.printer, c.drained, c.imports = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{}), plugins.Imports{}
+func (c *child) begin(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (*proc.Process, error), within time.Duration) error {
+	c.words, c.printer, c.drained, c.imports, c.forked = new(proc.Tail), newPrinter(os.Stderr), make(chan struct{}), plugins.Imports{}, nil
 	if err := c.launch(ctx, start); err != nil {
 		return err
 	}
@@ -158,7 +150,7 @@ func (c *child) begin(ctx context.Context, start func(context.Context, *child, *
 }
 
 // launch starts a process and connects its channel, which is its descriptor 3, and its output.
-func (c *child) launch(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (body, error)) error {
+func (c *child) launch(ctx context.Context, start func(context.Context, *child, *os.File, proc.Command) (*proc.Process, error)) error {
 	ours, theirs, err := proc.SocketPair()
 	if err != nil {
 		return fmt.Errorf("make socket pair: %w", err)
@@ -192,7 +184,7 @@ func (c *child) launch(ctx context.Context, start func(context.Context, *child, 
 }
 
 // launch starts a fresh interpreter.
-func (s starting) launch(_ context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
+func (s starting) launch(_ context.Context, c *child, channel *os.File, command proc.Command) (*proc.Process, error) {
 	command.Path, command.Env = c.interpreter, s.env
 	command.Args = []string{"-c", bootstrap, strconv.Itoa(s.modules), strconv.Itoa(s.from), s.program}
 	command.ExtraFiles = append([]*os.File{channel}, s.memory...)
@@ -280,8 +272,8 @@ func (c *child) greet(ctx context.Context, within time.Duration) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		if forked, ok := c.process.(*template.Child); ok {
-			forked.Spoil("a forked interpreter did not begin")
+		if c.forked != nil {
+			c.forked.Spoil("a forked interpreter did not begin")
 			return fmt.Errorf("%w: a forked interpreter did not begin", template.ErrRefused)
 		}
 		return c.stillborn(expired.Load())
@@ -330,22 +322,14 @@ func (c *child) ending() (how string, outside bool) {
 // lastWords is the end of the process's output. If the process has exited, lastWords
 // waits for the remaining output.
 func (c *child) lastWords() string {
-	select {
-	case <-c.process.Done():
+	if c.process.Exited() {
 		<-c.drained // after drainTime at most
-	default:
 	}
 	lines := strings.Split(c.words.String(), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool { return isOurs([]byte(line)) }), "\n")
 }
 
-func (c *child) lastLine() string {
-	words := c.lastWords()
-	if words == "" {
-		return ""
-	}
-	return ": " + words[strings.LastIndexByte(words, '\n')+1:]
-}
+func (c *child) lastLine() string { return proc.LastLine(c.lastWords()) }
 
 func (c *child) kill() {
 	c.process.KillGroup()

@@ -118,8 +118,7 @@ func (a *asked) send(number uint64, record plugins.Record) error {
 	for _, name := range message.Fetched {
 		var at *fields.Area
 		if file, _ := record.Fetched(name); file != nil {
-			placed := put(file)
-			at = &placed
+			at = new(put(file))
 		}
 		message.Files = append(message.Files, at)
 	}

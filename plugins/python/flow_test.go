@@ -317,7 +317,7 @@ func TestBatchIsOver(t *testing.T) {
 func TestImportsInOpen(t *testing.T) {
 	t.Parallel()
 	k := start(t, "import time\ntime.sleep(0.01)\ndef process(batch): return batch\n")
-	if r, ok := k.(plugins.ImportReporter); !ok || r.Imports().Took <= 0 || r.Imports().Shared != 0 {
+	if r, ok := k.(plugins.Reporter); !ok || r.Report().Imports.Took <= 0 || r.Report().Imports.Shared != 0 {
 		t.Errorf("the imports of %T are not known", k)
 	}
 }

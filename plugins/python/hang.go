@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/proc"
-	"github.com/gpurun/gpurun/internal/template"
 )
 
 // A forked interpreter can hang on a lock that a thread of its template held, however carefully
@@ -28,8 +27,7 @@ const hungReason = "a forked interpreter waited for a lock that no thread held"
 // watchHang kills a forked interpreter that hangs, and spoils its template. The returned function
 // ends the watch.
 func (c *child) watchHang() (stop func()) {
-	forked, ok := c.process.(*template.Child)
-	if !ok || forked.Itself {
+	if c.forked == nil || c.forked.Itself {
 		return func() {}
 	}
 	done, after, look := make(chan struct{}), hangAfter, hangLook
@@ -39,12 +37,12 @@ func (c *child) watchHang() (stop func()) {
 		for {
 			select {
 			case <-time.After(look):
-			case <-forked.Done():
+			case <-c.process.Done():
 				return
 			case <-done:
 				return
 			}
-			now := proc.LockedActivity(forked.Pid())
+			now := proc.LockedActivity(c.process.Pid())
 			if now == "" || now != last {
 				last, since = now, time.Now()
 				continue
@@ -60,13 +58,12 @@ func (c *child) watchHang() (stop func()) {
 
 // spoil kills a forked interpreter and lets no other be forked from its template.
 func (c *child) spoil(why string) {
-	forked, ok := c.process.(*template.Child)
-	if !ok {
+	if c.forked == nil {
 		return
 	}
 	c.spoilt.Store(true)
 	c.printer.write(fmt.Appendf(nil, "gpurun: %s; Python starts without a template from now on", why))
-	forked.Spoil(why)
+	c.forked.Spoil(why)
 }
 
 // badFork are messages of frameworks that cannot work in a forked process after all.
@@ -74,6 +71,5 @@ var badFork = []string{"in forked subprocess", "before fork", "after fork"}
 
 // failsInFork reports whether a failure is about the fork.
 func (c *child) failsInFork(message string) bool {
-	forked, ok := c.process.(*template.Child)
-	return ok && !forked.Itself && slices.ContainsFunc(badFork, func(text string) bool { return strings.Contains(message, text) })
+	return c.forked != nil && !c.forked.Itself && slices.ContainsFunc(badFork, func(text string) bool { return strings.Contains(message, text) })
 }

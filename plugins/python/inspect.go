@@ -2,7 +2,8 @@ package python
 
 import (
 	"context"
-	"sort"
+	"maps"
+	"slices"
 
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -52,9 +53,8 @@ func Inspect(ctx context.Context, config plugins.Config) (Facts, error) {
 	if err != nil {
 		return facts, err
 	}
-	for name, version := range reply.Versions {
-		facts.Frameworks = append(facts.Frameworks, Framework{Name: name, Version: version, Devices: seen.Devices[name]})
+	for _, name := range slices.Sorted(maps.Keys(reply.Versions)) {
+		facts.Frameworks = append(facts.Frameworks, Framework{Name: name, Version: reply.Versions[name], Devices: seen.Devices[name]})
 	}
-	sort.Slice(facts.Frameworks, func(i, j int) bool { return facts.Frameworks[i].Name < facts.Frameworks[j].Name })
 	return facts, nil
 }

@@ -41,7 +41,7 @@ func TestInstalledPackage(t *testing.T) {
 			if a := ask(t, k, `{}`); !strings.Contains(show(a), "no") {
 				t.Error(show(a))
 			}
-			warnings := strings.Join(k.(plugins.Warner).Warnings(), "\n")
+			warnings := strings.Join(k.(plugins.Reporter).Report().Warnings, "\n")
 			if test.warns != strings.Contains(warnings, "("+installed+") is not of the same version as this gpurun") {
 				t.Errorf("it warns: %q", warnings)
 			}
@@ -74,7 +74,7 @@ func TestClash(t *testing.T) {
 			t.Setenv("PYTHONPATH", installed+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
 			k := start(t, test.source)
 			ask(t, k, `{}`)
-			warnings := strings.Join(k.(plugins.Warner).Warnings(), "\n")
+			warnings := strings.Join(k.(plugins.Reporter).Report().Warnings, "\n")
 			if test.warns != strings.Contains(warnings, "the package gpurun 0.1.1 is installed in this environment, too") {
 				t.Errorf("it warns: %q", warnings)
 			}

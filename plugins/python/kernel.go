@@ -315,42 +315,21 @@ func (k *kernel) Trim(ctx context.Context) error {
 	return err
 }
 
-// Memory is what the kernel's framework holds, as last reported.
-func (k *kernel) Memory() plugins.FrameworkMemory {
-	if k.session == nil {
-		return plugins.FrameworkMemory{}
+// Report returns the kernel's files and the user's modules that they imported, the places where process
+// blocks the event loop, and what is wrong with an installed package.
+func (k *kernel) Report() (r plugins.Report) {
+	s := k.session
+	if s == nil {
+		return r
 	}
-	if memory := k.session.memory.Load(); memory != nil {
-		return *memory
+	if memory := s.memory.Load(); memory != nil {
+		r.Memory = *memory
 	}
-	return plugins.FrameworkMemory{}
-}
-
-// Imports returns what the kernel's files have imported.
-func (k *kernel) Imports() plugins.Imports {
-	if k.session == nil {
-		return plugins.Imports{}
-	}
-	return k.session.python.imports
-}
-
-// Sources are the kernel's files and the user's modules that they imported.
-func (k *kernel) Sources() []plugins.Source {
-	if k.session == nil {
-		return nil
-	}
-	k.session.mu.Lock()
-	defer k.session.mu.Unlock()
-	return slices.Clip(k.session.sources)
-}
-
-// Warnings are the places where process blocks the event loop, and what is wrong with an
-// installed package.
-func (k *kernel) Warnings() []string {
-	if k.session == nil {
-		return nil
-	}
-	return k.session.asked.allWarnings()
+	r.Imports, r.Warnings = s.python.imports, s.asked.allWarnings()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Sources = slices.Clip(s.sources)
+	return r
 }
 
 // closeGrace is how long the kernel's close function may take; the worker waits 10 s.

@@ -43,7 +43,7 @@ func sourceTree(t *testing.T, files map[string]string, then ...string) (dir stri
 func loaded(t *testing.T, dir string, k plugins.Kernel) []string {
 	t.Helper()
 	var names []string
-	for _, source := range k.(plugins.SourceReporter).Sources() {
+	for _, source := range k.(plugins.Reporter).Report().Sources {
 		data, err := os.ReadFile(source.Path)
 		if sum := sha256.Sum256(data); err != nil || hex.EncodeToString(sum[:]) != source.Sum {
 			t.Errorf("%s: sum %s is not that of the file (%v)", source.Path, source.Sum, err)
@@ -142,7 +142,7 @@ func TestSourcesAreWhatWasCompiled(t *testing.T) {
 	expect(t, k, []string{"{}"}, []string{"x=2"})
 	sum := sha256.Sum256([]byte("version = 2\n"))
 	want := plugins.Source{Path: helper, Sum: hex.EncodeToString(sum[:])}
-	if got := k.(plugins.SourceReporter).Sources(); !slices.Contains(got, want) {
+	if got := k.(plugins.Reporter).Report().Sources; !slices.Contains(got, want) {
 		t.Errorf("%+v", got)
 	}
 }

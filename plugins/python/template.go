@@ -85,7 +85,7 @@ func (s starting) begin(offer template.Offer) {
 }
 
 // fork forks the interpreter from a template. It returns ErrRefused if there is none.
-func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (body, error) {
+func (s starting) fork(ctx context.Context, c *child, channel *os.File, command proc.Command) (*proc.Process, error) {
 	offer, ok := offered(c.terminal)
 	if !ok {
 		return nil, template.ErrRefused
@@ -118,7 +118,8 @@ func (s starting) fork(ctx context.Context, c *child, channel *os.File, command 
 	if !forked.Itself {
 		c.imports.Shared = waited
 	}
-	return forked, nil
+	c.forked = forked
+	return forked.Process, nil
 }
 
 // noteImports adds what was imported in the template or in the process; nil if nothing was.

@@ -432,7 +432,7 @@ func TestTemplateKeepsEditedFile(t *testing.T) {
 	for range 2 {
 		k := start(t, "", func(c *resolve.PythonConfig) { c.File = path })
 		expect(t, k, []string{"{}"}, []string{"x=1"})
-		all = append(all, k.(plugins.SourceReporter).Sources())
+		all = append(all, k.(plugins.Reporter).Report().Sources)
 		if err := os.WriteFile(path, []byte("VERSION = 2\ndef process(batch): return {'x': [VERSION] * len(batch)}"), 0o644); err != nil {
 			t.Fatal(err)
 		}

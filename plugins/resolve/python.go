@@ -108,10 +108,7 @@ func (r Resolver) findPython(name string) (path, function string, err error) {
 // pythonFile returns the path of a file: relative to the user's working folder or, for a
 // name without a folder that does not exist there, the first match in the search path.
 func (r Resolver) pythonFile(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	path := filepath.Join(r.Dir, name)
+	path := r.path(name)
 	if isFile(path) || strings.Contains(name, "/") {
 		return path
 	}

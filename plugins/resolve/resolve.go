@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -204,18 +203,22 @@ func (r Resolver) checkExec(name string) error {
 	return nil
 }
 
+// path returns an absolute path; a relative one starts in the user's working folder.
+func (r Resolver) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(r.Dir, name)
+}
+
 // searchDirs returns the folders of the search path. Relative ones start in the user's
 // working folder.
 func (r Resolver) searchDirs() []string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(r.SearchPath) {
-		if dir == "" {
-			continue
+		if dir != "" {
+			dirs = append(dirs, r.path(dir))
 		}
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(r.Dir, dir)
-		}
-		dirs = append(dirs, dir)
 	}
 	return dirs
 }
@@ -234,11 +237,9 @@ func (r Resolver) commandFiles(command string) []string {
 		if i > 0 && strings.HasSuffix(words[i-1], ">") {
 			continue
 		}
-		path := word
+		path := r.path(word)
 		if i == 0 && !strings.Contains(word, "/") {
 			path, _ = exec.LookPath(word)
-		} else if !filepath.IsAbs(path) {
-			path = filepath.Join(r.Dir, path)
 		}
 		if isFile(path) {
 			files = append(files, path)
@@ -258,10 +259,7 @@ func isCode(path string) bool {
 }
 
 func (r Resolver) resolveFile(name string, config plugins.Config) (Named, error) {
-	path := name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(r.Dir, path)
-	}
+	path := r.path(name)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -310,8 +308,7 @@ func (r Resolver) unknown(name string) error {
 var namedAs = map[string]string{"exec": "exec:COMMAND", "openai": "openai:URL", "serve": "serve:COMMAND", "python": "FILE.py"}
 
 func (r Resolver) available() string {
-	names := append(slices.Clone(r.Builtins), r.installed()...)
-	sort.Strings(names)
+	names := slices.Sorted(slices.Values(slices.Concat(r.Builtins, r.installed())))
 	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "chain" }) // users name its steps instead
 	for i, name := range names {
 		names[i] = cmp.Or(namedAs[name], name)

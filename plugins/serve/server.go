@@ -163,11 +163,7 @@ func (s *server) ended() string {
 	if why := s.hung.Load(); why != nil {
 		return "the server " + *why
 	}
-	text := fmt.Sprintf("the server exited: %s", shell.Exit(s.process.Exit()))
-	if words := s.words.String(); words != "" {
-		text += ": " + words[strings.LastIndexByte(words, '\n')+1:]
-	}
-	return text
+	return fmt.Sprintf("the server exited: %s%s", shell.Exit(s.process.Exit()), proc.LastLine(s.words.String()))
 }
 
 // explain adds what the server has said to an error.
@@ -191,9 +187,7 @@ func (s *server) end() { s.stop.Do(s.terminate) }
 
 func (s *server) terminate() {
 	close(s.stopped)
-	select {
-	case <-s.process.Done():
-	default:
+	if !s.process.Exited() {
 		_ = syscall.Kill(-s.process.Pid(), syscall.SIGTERM)
 	}
 	s.process.End(endGrace)

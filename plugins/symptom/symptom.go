@@ -2,6 +2,7 @@
 package symptom
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -30,26 +31,25 @@ func Diagnose(message string) (fault.Kind, fault.Sign) {
 
 // findSymptom returns the symptoms that a lowercase line shows; nil if it shows none.
 func findSymptom(line string) *symptoms {
-	for i := range knownSymptoms {
-		for _, s := range knownSymptoms[i].list {
-			if s.matches(line) {
-				return &knownSymptoms[i]
-			}
+	for i, known := range knownSymptoms {
+		if slices.ContainsFunc(known.patterns, func(pattern string) bool { return matches(line, pattern) }) {
+			return &knownSymptoms[i]
 		}
 	}
 	return nil
 }
 
-func (s symptom) matches(line string) bool {
-	for pattern := range strings.SplitSeq(s.pattern, "|") {
-		if matches(line, pattern) {
+// matches reports whether a line contains one of the spellings of a pattern.
+func matches(line, pattern string) bool {
+	for spelling := range strings.SplitSeq(pattern, "|") {
+		if contains(line, spelling) {
 			return true
 		}
 	}
 	return false
 }
 
-func matches(line, pattern string) bool {
+func contains(line, pattern string) bool {
 	pattern, atStart := strings.CutPrefix(pattern, "^")
 	for part := range strings.SplitSeq(pattern, "*") {
 		i := strings.Index(line, part)

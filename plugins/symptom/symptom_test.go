@@ -17,34 +17,54 @@ func recognize(message string) (fault.Kind, bool) {
 	return kind, kind != fault.Unknown
 }
 
-// Every row matches its own example and each of its spellings, and no earlier row does: the
+// The examples of each pattern and each of its spellings are recognized by it, and by no earlier one: the
 // table has no dead rows and is in the right order.
 func TestSymptoms(t *testing.T) {
-	var earlier []symptom
+	type example struct {
+		message string
+		kind    fault.Kind
+		sign    fault.Sign
+	}
+	var all []example
+	for _, group := range examples {
+		for _, message := range group.list {
+			all = append(all, example{message, group.kind, group.sign})
+		}
+	}
+	first := func(line string) string {
+		for _, group := range knownSymptoms {
+			for _, pattern := range group.patterns {
+				if matches(line, pattern) {
+					return pattern
+				}
+			}
+		}
+		return ""
+	}
+	shown := make(map[string]bool)
+	for _, e := range all {
+		shown[first(strings.ToLower(withoutQuotes(e.message)))] = true
+	}
 	for _, group := range knownSymptoms {
-		for _, s := range group.list {
-			if s.pattern != strings.ToLower(s.pattern) {
-				t.Errorf("%q: not lowercase", s.pattern)
+		for _, pattern := range group.patterns {
+			if pattern != strings.ToLower(pattern) {
+				t.Errorf("%q: not lowercase", pattern)
 			}
-			messages := []string{s.example}
-			for spelling := range strings.SplitSeq(s.pattern, "|") {
-				messages = append(messages, strings.ReplaceAll(strings.TrimPrefix(spelling, "^"), "*", " "))
+			if !shown[pattern] {
+				t.Errorf("%q recognizes no example", pattern)
 			}
-			for _, message := range messages {
-				line := strings.ToLower(withoutQuotes(message))
-				if !s.matches(line) {
-					t.Errorf("%q does not match %q", s.pattern, message)
-				}
-				for _, other := range earlier {
-					if other.matches(line) {
-						t.Errorf("%q finds %q", message, other.pattern)
-					}
-				}
-				if kind, sign := Diagnose(message); kind != group.kind || sign != group.sign {
-					t.Errorf("%q is %s, %q", message, kind, sign)
+			for spelling := range strings.SplitSeq(pattern, "|") {
+				message := strings.ReplaceAll(strings.TrimPrefix(spelling, "^"), "*", " ")
+				all = append(all, example{message, group.kind, group.sign})
+				if found := first(message); found != pattern {
+					t.Errorf("%q finds %q instead of %q", message, found, pattern)
 				}
 			}
-			earlier = append(earlier, s)
+		}
+	}
+	for _, e := range all {
+		if kind, sign := Diagnose(e.message); kind != e.kind || sign != e.sign {
+			t.Errorf("%q is %s, %q", e.message, kind, sign)
 		}
 	}
 }
@@ -200,9 +220,9 @@ ValueError: no text`,
 }
 
 func FuzzClassify(f *testing.F) {
-	for _, group := range knownSymptoms {
-		for _, s := range group.list {
-			f.Add(s.example)
+	for _, group := range examples {
+		for _, message := range group.list {
+			f.Add(message)
 		}
 	}
 	f.Add("Traceback (most recent call last):\n  x\ny\n\nDuring handling of the above exception\nTraceback (most recent call last):")

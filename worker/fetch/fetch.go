@@ -51,7 +51,7 @@ type File struct {
 func Named(name string) File { return File{Name: name} }
 
 // Memory holds a file.
-type Memory interface {
+type Memory = interface {
 	// Bytes returns the memory, always the same slice.
 	Bytes() []byte
 	// Free releases it.

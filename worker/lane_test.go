@@ -132,7 +132,7 @@ func TestStopBetweenChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, next := c.lanes[0].run, c.lanes[1].run
+	first, next := c.lanes[0], c.lanes[1]
 	for len(w.computing.flight) < 2 {
 		if _, err := c.turn(); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,96 @@
+package symptom
+
+import "github.com/gpurun/gpurun/internal/fault"
+
+// examples are complete messages, at least one for each pattern.
+var examples = []struct {
+	kind fault.Kind
+	sign fault.Sign
+	list []string
+}{
+	{fault.Unknown, "", []string{
+		"W external/xla/xla/tsl/framework/bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if more memory were available. CUDA_ERROR_OUT_OF_MEMORY",
+	}},
+	{fault.OOM, fault.HostMemory, []string{
+		"ResourceExhaustedError: OOM when allocating tensor with shape[100000,100000] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
+	}},
+	{fault.Device, fault.Text, []string{
+		"RuntimeError: CUDA error: uncorrectable ECC error encountered",
+		"torch.AcceleratorError: CUDA error: uncorrectable NVLink error detected during the execution",
+		"RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+		"cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorNoDevice: no CUDA-capable device is detected",
+		"RuntimeError: No CUDA GPUs are available",
+		"RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver",
+		"jaxlib.xla_extension.XlaRuntimeError: FAILED_PRECONDITION: No visible GPU devices.",
+		"INTERNAL: CUDA error: Failed call to cuInit: CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized",
+		"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+		"pynvml.NVMLError_GpuIsLost: GPU is lost",
+		"NVRM: Xid (PCI:0000:0b:00): 79, pid=1234, GPU has fallen off the bus.",
+		"Unable to determine the device handle for GPU0000:4F:00.0: Unknown Error",
+	}},
+	{fault.Crash, fault.Outside, []string{
+		"RuntimeError: CUDA error: the MPS client has been terminated by the server",
+		"cuLaunchKernel: CUDA_ERROR_MPS_RPC_FAILURE",
+		"RuntimeError: CUDA error: MPS server is not ready to accept new MPS client requests",
+		"RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 805: MPS client failed to connect to the MPS control daemon or the MPS server",
+		"cuCtxCreate: CUDA_ERROR_MPS_MAX_CLIENTS_REACHED",
+		"cuCtxCreate: CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED",
+	}},
+	{fault.Crash, fault.Context, []string{
+		"CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=node7 ; expr=cudaStreamSynchronize(stream);",
+		"torch.AcceleratorError: CUDA error: device-side assert triggered",
+		"RuntimeError: CUDA error: unspecified launch failure",
+		"RuntimeError: CUDA error: the launch timed out and was terminated",
+		"RuntimeError: CUDA error: misaligned address",
+		"RuntimeError: CUDA error: an illegal instruction was encountered",
+		"RuntimeError: CUDA error: hardware stack error",
+		"RuntimeError: CUDA error: operation not supported on global/shared address space",
+		"RuntimeError: CUDA error: invalid program counter",
+		"RuntimeError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error",
+		"cuLaunchKernel: CUDA_ERROR_CONTEXT_IS_DESTROYED",
+		"RuntimeError: CUDA error: unknown error",
+		"RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa, opb, m, n, k)`",
+		"RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+	}},
+	{fault.OOM, "", []string{
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 139.80 GiB of which 3.12 MiB is free.",
+		"torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 MiB.",
+		"torch.OutOfMemoryError: Allocation on device",
+		"torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory.",
+		"RuntimeError: CUDA error: out of memory",
+		"RuntimeError: cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/THCStorage.cu:58",
+		"RuntimeError: CUDA failed with error out of memory",
+		"failed to allocate 17.79G (19104890880 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+		"MemoryError: std::bad_alloc: out_of_memory: RMM failure at:pool_memory_resource.hpp:196: Maximum pool size exceeded",
+		"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+		"cupy.cuda.cufft.CuFFTError: CUFFT_ALLOC_FAILED",
+		"cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 281,474,976,710,656 bytes (allocated so far: 0 bytes).",
+		"Out of memory allocating 25,600,000 bytes (allocated so far: 3,635,267,072 bytes).",
+		"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4.00TiB with allocator GPU_0_bfc on device 0. [tf-allocator-allocation-error='']",
+		"RuntimeError: Resource exhausted: Out of memory while trying to allocate 5520758552 bytes.",
+		"RESOURCE_EXHAUSTED: Failed to allocate request for 2.99GiB (3206250496B) on device ordinal 0",
+		"ResourceExhaustedError: OOM when allocating tensor with shape[64,2016,9,9] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+		"Out of memory error on GPU 0. Cannot allocate 98.000244MB memory on GPU 0, 6.000000GB memory has been allocated and available memory is only 0.000000B.",
+		"OSError: (External) CUDA error(2), out of memory.",
+		"[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory ; GPU=0 ; hostname=node7 ; expr=cudaMalloc((void**)&p, size);",
+		"RUNTIME_EXCEPTION : Non-zero status code returned while running FusedMatMul node. Name:'MatMul_92' Status Message: bfc_arena.cc:331 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) Failed to allocate memory for requested buffer of size 8388608000",
+		"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory",
+		"ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 150995968",
+		"[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::145] Error Code 2: OutOfMemory (no further information)",
+		"ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+		"ValueError: Free memory on device (59.32/79.15 GiB) on startup is less than desired GPU memory utilization (0.9, 71.24 GiB).",
+	}},
+	{fault.OOM, fault.HostMemory, []string{
+		"MemoryError",
+		"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 2.00 PiB for an array with shape (281474976710656,) and data type float64",
+		"RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4503599627370496 bytes. Error code 12 (Cannot allocate memory)",
+		"RuntimeError: [enforce fail at alloc_cpu.cpp:80] data. DefaultCPUAllocator: not enough memory: you tried to allocate 137438953472 bytes.",
+		"OSError: [Errno 12] Cannot allocate memory",
+		"RuntimeError: std::bad_alloc",
+		"  what():  std::bad_alloc",
+		"fatal error: runtime: out of memory",
+		"fatal error: runtime: cannot allocate memory",
+		"memory allocation of 17179869184 bytes failed",
+		"Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space",
+	}},
+}
