@@ -60,7 +60,7 @@ type body struct {
 	scratch *scratch // what is read from a file is placed there; nil for nowhere
 }
 
-// scratch is the memory of one record batch after the other: clearing new memory takes a fifth of the time of decoding.
+// scratch is the memory of one record batch after the other: clearing new memory takes a sixth of the time of decoding.
 type scratch struct{ all, free []byte }
 
 // take returns n bytes, which may be of an earlier batch. expected is how many the batch will take.
