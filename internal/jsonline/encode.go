@@ -8,9 +8,14 @@ import (
 // AppendString appends s to dst as a JSON string. It escapes only what JSON requires:
 // '"', '\\' and control characters, but not HTML or U+2028. Invalid UTF-8 becomes U+FFFD.
 func AppendString[Bytes string | []byte](dst []byte, s Bytes) []byte {
-	dst = append(dst, '"')
-	dst = appendEscaped(dst, s)
-	return append(dst, '"')
+	dst, _ = AppendText(dst, s)
+	return dst
+}
+
+// AppendText is AppendString that also reports whether s is valid UTF-8.
+func AppendText[Bytes string | []byte](dst []byte, s Bytes) (_ []byte, valid bool) {
+	dst, valid = appendEscaped(append(dst, '"'), s)
+	return append(dst, '"'), valid
 }
 
 const (
@@ -36,7 +41,7 @@ func WriteString(w io.Writer, line []byte) error {
 			}
 			buf = buf[:0]
 		}
-		buf = appendEscaped(buf, line[:n])
+		buf, _ = appendEscaped(buf, line[:n])
 		line = line[n:]
 	}
 	_, err := w.Write(append(buf, '"'))
@@ -56,8 +61,10 @@ func pieceEnd(line []byte) int {
 	return pieceSize // not UTF-8: cut anywhere
 }
 
-// appendEscaped appends s as the contents of a JSON string, without the quotes.
-func appendEscaped[Bytes string | []byte](dst []byte, s Bytes) []byte {
+// appendEscaped appends s as the contents of a JSON string, without the quotes, and reports whether it
+// is valid UTF-8.
+func appendEscaped[Bytes string | []byte](dst []byte, s Bytes) (_ []byte, valid bool) {
+	valid = true
 	start := 0 // of the part not yet appended
 	for i := skipPlain(s, 0); i < len(s); i = skipPlain(s, i) {
 		if c := s[i]; c < utf8.RuneSelf {
@@ -72,10 +79,10 @@ func appendEscaped[Bytes string | []byte](dst []byte, s Bytes) []byte {
 			dst = append(dst, s[start:i]...)
 			dst = append(dst, "\ufffd"...)
 			i++
-			start = i
+			start, valid = i, false
 		}
 	}
-	return append(dst, s[start:]...)
+	return append(dst, s[start:]...), valid
 }
 
 func appendEscape(dst []byte, c byte) []byte {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestAppendString(t *testing.T) {
@@ -138,6 +139,17 @@ func TestAppendFloatAsEncodingJSON(t *testing.T) {
 			if got, _ := AppendFloat64(nil, f64); string(got) != want {
 				t.Fatalf("AppendFloat64(%v) = %s, want %s", f64, got, want)
 			}
+		}
+	}
+}
+
+// TestAppendText: it reports what is not UTF-8.
+func TestAppendText(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for in, want := range map[string]bool{"": true, "a": true, "é" + long + "日本語🙂": true, long + "\xff": false, "\xed\xa0\x80": false, "\xc3": false, "\"\n\xc0\xaf" + long: false} {
+		got, valid := AppendText(nil, in)
+		if valid != want || valid != utf8.ValidString(in) || !bytes.Equal(got, AppendString(nil, in)) {
+			t.Errorf("AppendText(%q) = %s, %v", in, got, valid)
 		}
 	}
 }

@@ -219,10 +219,13 @@ func (r *reader) group() (parallel.Group, error) {
 type batches []*opened
 
 // write writes the lines of the batches, one after another.
-func (list batches) write(_ context.Context, memory *parallel.Share, send func(parallel.Block) error) error {
+func (list batches) write(_ context.Context, share *parallel.Share, send func(parallel.Block) error) error {
+	var memory scratch
 	for _, o := range list {
+		memory.free = memory.all
+		o.body.scratch = &memory
 		taken := int64(0)
-		b, err := o.load(func(n int64) error { taken += n; return memory.Add(n) })
+		b, err := o.load(func(n int64) error { taken += n; return share.Add(n) })
 		for done := false; !done && err == nil; {
 			var block parallel.Block
 			if block, done, err = b.block(); err == nil {
@@ -234,7 +237,7 @@ func (list batches) write(_ context.Context, memory *parallel.Share, send func(p
 		if err != nil {
 			return err
 		}
-		_ = memory.Add(-taken) // which cannot fail
+		_ = share.Add(-taken) // which cannot fail
 	}
 	return nil
 }

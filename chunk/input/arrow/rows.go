@@ -121,10 +121,16 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 
 // bytes appends text or bytes.
 func (b *batch) bytes(dst []byte, v *values, data []byte) []byte {
-	if v.text && !utf8.Valid(data) {
+	var valid bool
+	if v.write == nil {
+		dst, valid = jsonline.AppendText(dst, data)
+	} else {
+		dst, valid = v.write(dst, data), !v.text || utf8.Valid(data)
+	}
+	if !valid {
 		b.bad = b.current + 1
 	}
-	return v.write(dst, data)
+	return dst
 }
 
 // nested appends a struct, list or map.

@@ -46,7 +46,7 @@ type column struct {
 	byNumber map[int8]int // the children of a union
 	// Of a dictionary's numbers: which dictionary.
 	id int64
-	// Of single values: how they are written.
+	// Of single values: how they are written; nil for text.
 	write  func(dst, v []byte) []byte
 	text   bool // they must be UTF-8
 	binary bool // they are bytes

@@ -46,7 +46,7 @@ func (c *column) describe(kind int, t arrow.Table, extension string) {
 		c.write, c.typ, c.binary = parquet.AppendBase64, parquet.Bytes, true
 	case arrow.Text, arrow.LargeText, arrow.TextView:
 		c.bytes(kind)
-		c.write, c.typ, c.text = jsonline.AppendString[[]byte], parquet.String, true
+		c.typ, c.text = parquet.String, true
 		if extension == "arrow.json" {
 			c.write, c.typ = parquet.AppendJSON, parquet.JSON
 		}

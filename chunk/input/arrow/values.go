@@ -53,10 +53,28 @@ func (d dictionary) find(i int64) (*values, int64) {
 
 // body is the buffers of a message: bytes, or a place in a file.
 type body struct {
-	data   []byte
-	reader io.ReaderAt
-	at     int64
-	length int64
+	data    []byte
+	reader  io.ReaderAt
+	at      int64
+	length  int64
+	scratch *scratch // what is read from a file is placed there; nil for nowhere
+}
+
+// scratch is the memory of one record batch after the other: clearing new memory takes a sixth of the time of decoding.
+type scratch struct{ all, free []byte }
+
+// take returns n bytes, which may be of an earlier batch. expected is how many the batch will take.
+func (s *scratch) take(n, expected int64) []byte {
+	if s == nil || n > groupBytes {
+		return make([]byte, n)
+	}
+	if int64(len(s.free)) < n {
+		s.all = make([]byte, min(max(n, expected), groupBytes))
+		s.free = s.all
+	}
+	taken := s.free[:n:n]
+	s.free = s.free[n:]
+	return taken
 }
 
 // read returns some bytes of the body.
@@ -64,7 +82,7 @@ func (b body) read(at, length int64) []byte {
 	if b.reader == nil {
 		return b.data[at : at+length]
 	}
-	data := make([]byte, length)
+	data := b.scratch.take(length, b.length)
 	if _, err := b.reader.ReadAt(data, b.at+at); err != nil && !errors.Is(err, io.EOF) {
 		panic(damage{err})
 	} else if err != nil {
