@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/owned"
 	"github.com/gpurun/gpurun/internal/proc"
 )
@@ -176,7 +177,7 @@ func (f *Folder) describe(r Request, g GPU) Lease {
 	l := Lease{
 		ID: randomID(), Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
 		Memory: r.Memory, Exclusive: r.Memory == 0, Owned: r.Owned,
-		PID: self.PID, PIDStart: self.Start, PIDNamespace: self.Namespace, User: userName(strconv.Itoa(os.Getuid())), Host: host,
+		PID: self.PID, PIDStart: self.Start, PIDNamespace: self.Namespace, User: files.UserName(os.Getuid()), Host: host,
 		Created: time.Now(),
 	}
 	if r.TTL > 0 {

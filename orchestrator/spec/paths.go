@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -162,10 +160,8 @@ func (s *Spec) NotMade(path string, err error) error {
 
 // KindOfDisk distinguishes a disk that cannot be written now from a wrong path.
 func KindOfDisk(err error) fault.Kind {
-	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, disk) {
-			return fault.Storage
-		}
+	if files.Unwritable(err) {
+		return fault.Storage
 	}
 	return fault.Usage
 }
