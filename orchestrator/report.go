@@ -180,28 +180,19 @@ func FailureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 
 // WriteFile writes the report as JSON.
 func (r Report) WriteFile(path string) error {
-	data, err := r.encode()
+	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o666)
+	return os.WriteFile(path, append(data, '\n'), files.PublicMode)
 }
 
 // Save writes the report of an ended job durably: a retry relies on it.
 func (r Report) Save(path string) error {
-	data, err := r.encode()
-	if err == nil {
-		err = files.WriteDurably(path, data, files.PrivateMode)
-	}
-	if err != nil {
+	if err := files.WriteJSON(path, r, files.PrivateMode); err != nil {
 		return fault.JobFiles.New("write report: %w", err)
 	}
 	return nil
-}
-
-func (r Report) encode() ([]byte, error) {
-	data, err := json.MarshalIndent(r, "", "  ")
-	return append(data, '\n'), err
 }
 
 // Histogram counts durations in buckets of growing size.

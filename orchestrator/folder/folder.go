@@ -246,11 +246,7 @@ func (f *Folder) MakeDirs() error {
 func (f *Folder) Save(m Manifest) error {
 	m.Version = manifestVersion
 	m.Sum = m.sum()
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := files.WriteDurably(f.Join(manifestFile), append(data, '\n'), files.PrivateMode); err != nil {
+	if err := files.WriteJSON(f.Join(manifestFile), m, files.PrivateMode); err != nil {
 		return fault.JobFiles.New("write job.json: %w", err)
 	}
 	return nil
