@@ -113,7 +113,7 @@ func (s *staff) useDevices(devices []gpu.Device) error {
 	case auto && len(groups) > 0 && groups[0][0].Kind == gpu.CPU:
 		workers = 1 // their number already follows from the cores
 	case auto:
-		workers = gpu.AutoCapacity(s.config.cores(), len(groups), 0, 0)
+		workers = gpu.AutoCapacity(s.config.cores(), len(groups))
 	}
 	s.plan.Slots = makeSlots(groups, workers, s.config.cores(), auto)
 	return nil
