@@ -188,7 +188,7 @@ func (s *Spec) setDefaults() {
 	if s.Failures.Timeout == 0 {
 		s.Failures.Timeout, s.LeastTimeout = DefaultTimeout, leastTimeout
 	}
-	setDefault(&s.Devices.Monitor, gpu.DefaultConfig())
+	s.Devices.Monitor = cmp.Or(s.Devices.Monitor, gpu.DefaultConfig())
 	if s.Input.Stdin == nil {
 		s.Input.Stdin = os.Stdin
 	}
@@ -273,13 +273,6 @@ func (c Config) check() error {
 		}
 	}
 	return c.checkFetch()
-}
-
-func setDefault[T comparable](member *T, value T) {
-	var zero T
-	if *member == zero {
-		*member = value
-	}
 }
 
 // Acceptable lists the changes that a user may accept.
