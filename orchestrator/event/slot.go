@@ -5,7 +5,6 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
@@ -41,16 +40,6 @@ func (s Slot) Device() kernel.Device {
 	}
 	return d
 }
-
-// Awaits is what keeps a worker's kernel from computing: the files of the next records, or a
-// server that cannot be reached or asks for a pause.
-type Awaits = wire.Awaits
-
-// What a kernel may wait for.
-const (
-	AwaitsFiles  = wire.AwaitsFiles
-	AwaitsServer = wire.AwaitsServer
-)
 
 // Trimmed is the result of asking one worker's kernel to free memory.
 type Trimmed struct {
