@@ -222,10 +222,10 @@ func notesOn(c Config, r Results) (notes []string) {
 // checkNames refuses names that are not valid UTF-8: workers and job.json get them as
 // JSON, which would change them.
 func (s *Spec) checkNames() error {
-	all := slices.Concat(named("output", s.Output.Path), named("errors file", s.Output.Errors), named("work folder", s.Resume.WorkDir),
-		named("working folder", s.Dir), named("input", s.Inputs...))
+	all := slices.Concat(Named("output", s.Output.Path), Named("errors file", s.Output.Errors), Named("work folder", s.Resume.WorkDir),
+		Named("working folder", s.Dir), Named("input", s.Inputs...))
 	for _, a := range s.Output.Arrays {
-		all = append(all, namedFile{"array", a.Path})
+		all = append(all, NamedFile{"array", a.Path})
 	}
 	for _, one := range all {
 		if path := files.Absolute(one.Path); !utf8.ValidString(path) {
