@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -23,6 +24,18 @@ type Slot struct {
 	// because others on its device work.
 	Rank  int  `json:"-"`
 	Added bool `json:"-"`
+}
+
+// Devices returns the distinct devices of slots.
+func Devices(slots []Slot) (devices []gpu.Device) {
+	for _, slot := range slots {
+		for _, d := range slot.Devices {
+			if !slices.ContainsFunc(devices, d.Is) {
+				devices = append(devices, d)
+			}
+		}
+	}
+	return devices
 }
 
 // Key is the name of the device, the same for all slots on it.
