@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -175,7 +176,7 @@ func (f *Folder) describe(r Request, g GPU) Lease {
 	host, _ := os.Hostname()
 	self := proc.Self()
 	l := Lease{
-		ID: randomID(), Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
+		ID: rand.Text()[:12], Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
 		Memory: r.Memory, Exclusive: r.Memory == 0, Owned: r.Owned,
 		PID: self.PID, PIDStart: self.Start, PIDNamespace: self.Namespace, User: files.UserName(os.Getuid()), Host: host,
 		Created: time.Now(),
