@@ -135,11 +135,6 @@ func (m *members) checkFirst(c chunk.Chunk) error {
 func (m *members) sampleFiles(ctx context.Context, each func(file string, s sample)) *sample {
 	var all sample
 	beside := m.config.inputs.Bytes() // there, if not in the lines
-	defer func() {
-		if all.records > 0 {
-			all.members = append(all.members, beside...)
-		}
-	}()
 	for _, file := range m.config.inputs.Files[:min(len(m.config.inputs.Files), sampledFiles)] {
 		var s sample
 		if !file.Stream() {
@@ -149,6 +144,9 @@ func (m *members) sampleFiles(ctx context.Context, each func(file string, s samp
 			})
 		}
 		each(file.Name, s)
+	}
+	if all.records > 0 {
+		all.members = append(all.members, beside...)
 	}
 	return &all
 }
