@@ -174,11 +174,10 @@ func unused(gpus []GPU) []GPU {
 // describe returns the lease that a request gets on a GPU.
 func (f *Folder) describe(r Request, g GPU) Lease {
 	host, _ := os.Hostname()
-	self := proc.Self()
 	l := Lease{
 		ID: rand.Text()[:12], Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
 		Memory: r.Memory, Exclusive: r.Memory == 0, Owned: r.Owned,
-		PID: self.PID, PIDStart: self.Start, PIDNamespace: self.Namespace, User: files.UserName(os.Getuid()), Host: host,
+		Identity: proc.Self(), User: files.UserName(os.Getuid()), Host: host,
 		Created: time.Now(),
 	}
 	if r.TTL > 0 {

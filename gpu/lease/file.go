@@ -94,7 +94,7 @@ func readFile(path string, now time.Time) (found, error) {
 	}
 	l.Ended, l.Holders = false, nil
 	if l.Owned && l.ended == "" && !damaged {
-		if l.Ended = l.taker().Ended(); l.Ended || !l.taker().Visible() {
+		if l.Ended = l.Identity.Ended(); l.Ended || !l.Visible() {
 			l.Holders = owned.Holders(path)
 		}
 	}
