@@ -102,7 +102,7 @@ func (j *job) finish(err error) Report {
 	if !j.committer.unread {
 		report.SetOutput(j.committer.output.ResultSum(), j.config.Results.Format.Unencoded(j.committer.output.Unencoded()))
 		if err == nil {
-			report.noteArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
+			report.setArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
 		}
 	}
 	report.Bottleneck = report.bottleneck(j.config.cores(), j.kernel.Interpreter != "")
