@@ -38,7 +38,18 @@ const (
 // is an empty pool. Close must be called after the last job.
 //
 // Workers of a job with typed columns are not kept: they know the layout of its columns.
-type Pool = process.Pool
+type Pool struct{ workers process.Pool }
+
+// Close ends all workers.
+func (p *Pool) Close() { p.workers.Close() }
+
+// kept returns the pool's workers, nil without a pool.
+func (p *Pool) kept() *process.Pool {
+	if p == nil {
+		return nil
+	}
+	return &p.workers
+}
 
 // Trimmed is the result of asking a worker's kernel to free memory.
 type Trimmed = event.Trimmed

@@ -198,7 +198,7 @@ func (p *prepared) askKernel(ctx context.Context) error {
 	if p.kernel != nil {
 		return nil
 	}
-	ready, err := p.process().Describe(ctx, p.config.Pool)
+	ready, err := p.process().Describe(ctx, p.config.Pool.kept())
 	switch fault.KindOf(err) {
 	case fault.Crash, fault.Timeout, fault.Batch, fault.Record, fault.OOM:
 		fault.As(err).Kind = fault.Incompatible

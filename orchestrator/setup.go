@@ -114,7 +114,7 @@ func (j *job) fleetOptions() fleet.Options {
 		o.Monitor = &gpu.MonitorOptions{Options: c.Options.devices, Config: c.Devices.Monitor, Profile: gpu.Profile(c.Devices.Profile), Clock: c.Options.clock}
 	}
 	if o.LayoutKnown == nil || c.Agreement != nil { // otherwise workers know a layout that the next job may not have
-		o.Pool = c.Pool
+		o.Pool = c.Pool.kept()
 	}
 	if j.kernel.Interpreter != "" && !j.kernel.Info.Fresh && c.Kernel.Start != StartFresh {
 		o.Templates = process.NewTemplates(j.runDir, c.Kernel.KeepWarm)
