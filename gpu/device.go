@@ -74,6 +74,9 @@ func (d Device) String() string {
 	}
 }
 
+// Is reports whether both are one device of an inventory.
+func (d Device) Is(other Device) bool { return d.String() == other.String() }
+
 // ID identifies the device among those of its kind on the machine, as users name it: "0",
 // "3:0" (the first instance of GPU 3). An instance whose GPU is unknown has only its UUID.
 func (d Device) ID() string {

@@ -152,8 +152,8 @@ func (h fakeHandle) ask(field string) error {
 
 func (h fakeHandle) UUID() (string, error) { return h.g.uuid, h.ask("UUID") }
 func (h fakeHandle) Name() (string, error) { return h.g.name, h.ask("Name") }
-func (h fakeHandle) Memory() (total, free uint64, err error) {
-	return 100, 90, h.ask("Memory")
+func (h fakeHandle) Memory() (Optional[Memory], error) {
+	return Some(Memory{Total: 100, Free: 90}), h.ask("Memory")
 }
 func (h fakeHandle) PCIBusID() (string, error) {
 	return fmt.Sprintf("00000000:%02X:00.0", h.index), h.ask("PCIBusID")
@@ -161,9 +161,8 @@ func (h fakeHandle) PCIBusID() (string, error) {
 func (h fakeHandle) CPUs() ([]int, error) { return []int{2 * h.index, 2*h.index + 1}, h.ask("CPUs") }
 
 // It reports no sensor value and has no instance.
-func (h fakeHandle) Sense(*Sample) error                    { return nil }
-func (h fakeHandle) SenseMemory() (Optional[Memory], error) { return Optional[Memory]{}, nil }
-func (h fakeHandle) Instances() (bool, []Instance, error)   { return false, nil, nil }
+func (h fakeHandle) Sense(*Sample) error                  { return nil }
+func (h fakeHandle) Instances() (bool, []Instance, error) { return false, nil, nil }
 
 // lose makes GPU i fall off the bus.
 func (m *fakeMachine) lose(i int) {

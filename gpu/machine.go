@@ -104,8 +104,9 @@ func (c *candidate) ask(h Handle) {
 	if name, err := h.Name(); c.answered(err) && name != "" {
 		c.Name = name
 	}
-	if total, free, err := h.Memory(); c.answered(err) {
-		c.Memory, c.MemoryFree = total, free
+	if memory, err := h.Memory(); c.answered(err) {
+		m := memory.Or(Memory{})
+		c.Memory, c.MemoryFree = m.Total, m.Free
 	}
 }
 

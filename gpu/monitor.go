@@ -246,7 +246,7 @@ func (m *Monitor) with(device Device, use func(*watched)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range m.devices {
-		if w.Device.String() == device.String() {
+		if w.Device.Is(device) {
 			use(w)
 			return
 		}

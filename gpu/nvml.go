@@ -35,15 +35,14 @@ type API interface {
 type Handle interface {
 	UUID() (string, error)
 	Name() (string, error)
-	Memory() (total, free uint64, err error)
+	// Memory fails only with ErrLost; it is unknown if the device does not report it.
+	Memory() (Optional[Memory], error)
 	PCIBusID() (string, error)
 	// CPUs returns the numbers of the CPUs near the GPU, in ascending order.
 	CPUs() ([]int, error)
 	// Sense fills in what the device reports and leaves the rest unchanged. It fails
 	// only with ErrLost: an unsupported value is not a failure.
 	Sense(*Sample) error
-	// SenseMemory queries only the memory; unknown if the device does not report it.
-	SenseMemory() (Optional[Memory], error)
 	// Instances reports whether the GPU is in MIG mode, in which it is used only
 	// through its instances, and returns them. A driver without MIG support returns
 	// false.

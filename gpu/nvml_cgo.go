@@ -19,8 +19,7 @@ func newNVML() API { return library{} }
 // may use it at once.
 //
 // Symbols are resolved on the first call, and a missing one ends the process. So this
-// file uses only calls that every driver since 2019 has, such as the first version of
-// the memory call (total and free are the same in the second).
+// file uses only calls that every driver since 2019 has.
 type library struct{}
 
 func (library) Init() error {
@@ -60,11 +59,6 @@ func (h handle) UUID() (string, error) {
 
 func (h handle) Name() (string, error) {
 	return result(h.device.GetName())
-}
-
-func (h handle) Memory() (total, free uint64, err error) {
-	memory, ret := h.device.GetMemoryInfo()
-	return memory.Total, memory.Free, asError(ret)
 }
 
 func (h handle) PCIBusID() (string, error) {

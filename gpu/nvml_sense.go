@@ -59,7 +59,7 @@ func (h handle) Sense(sample *Sample) error {
 	return s.lost
 }
 
-func (h handle) SenseMemory() (Optional[Memory], error) {
+func (h handle) Memory() (Optional[Memory], error) {
 	s := &senses{}
 	memory := h.memory(s)
 	return memory, s.lost

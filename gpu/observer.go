@@ -94,7 +94,7 @@ func (o *Observer) follow(seen []candidate) {
 		}
 	}
 	o.monitor.devices = list
-	if !slices.EqualFunc(usable, o.sampled, func(a, b Device) bool { return a.String() == b.String() && a.UUID == b.UUID }) {
+	if !slices.EqualFunc(usable, o.sampled, func(a, b Device) bool { return a.Is(b) && a.UUID == b.UUID }) {
 		o.monitor.sampler.close()
 		o.monitor.sampler = newSampler(o.options.NVML, usable, o.monitor.options.Clock, (*sensed).read)
 		o.sampled = usable
@@ -103,7 +103,7 @@ func (o *Observer) follow(seen []candidate) {
 
 // same reports whether both are one device of a machine, as far as they report their UUIDs.
 func (d Device) same(other Device) bool {
-	return d.String() == other.String() && (d.UUID == other.UUID || d.UUID == "" || other.UUID == "")
+	return d.Is(other) && (d.UUID == other.UUID || d.UUID == "" || other.UUID == "")
 }
 
 // sample takes a sample of each usable device.

@@ -19,14 +19,6 @@ func (s Selection) pick(v view) ([]candidate, error) {
 	}
 	var picked []candidate
 	taken := map[int]string{} // position in v to the term that took it
-	take := func(position int, t term) error {
-		if before, ok := taken[position]; ok {
-			return fault.UnknownDevice.New("%s and %s are the same GPU: name it once", before, t)
-		}
-		taken[position] = t.String()
-		picked = append(picked, v.gpus[position])
-		return nil
-	}
 	for _, t := range s.terms {
 		positions, err := v.find(t)
 		if err != nil && len(s.terms) == 1 && t.low == t.high && t.low == v.count() {
@@ -39,9 +31,11 @@ func (s Selection) pick(v view) ([]candidate, error) {
 			picked = append(picked, candidate{Device: migDevice(t.name, len(picked))})
 		}
 		for _, position := range positions {
-			if err := take(position, t); err != nil {
-				return nil, err
+			if before, ok := taken[position]; ok {
+				return nil, fault.UnknownDevice.New("%s and %s are the same GPU: name it once", before, t)
 			}
+			taken[position] = t.String()
+			picked = append(picked, v.gpus[position])
 		}
 	}
 	return picked, nil

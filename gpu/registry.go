@@ -36,17 +36,12 @@ func NewRegistry(devices []Device, capacity func(Device) int) *Registry {
 }
 
 // AutoCapacity is the number of workers per GPU if the user leaves it to gpurun: as many
-// as keep the CPUs busy, ceil(cpus / gpus), but no more than fit into the usable memory.
-// A worker of unknown size (each = 0) is not limited by memory.
-func AutoCapacity(cpus, gpus int, memory, each uint64) int {
-	slots := 1
-	if gpus > 0 {
-		slots = max(1, (cpus+gpus-1)/gpus)
+// as keep the CPUs busy, ceil(cpus / gpus). Their memory is looked at when the kernel is known.
+func AutoCapacity(cpus, gpus int) int {
+	if gpus == 0 {
+		return 1
 	}
-	if each > 0 && memory > 0 {
-		slots = max(1, min(slots, int(min(memory/each, 1<<20))))
-	}
-	return slots
+	return max(1, (cpus+gpus-1)/gpus)
 }
 
 // UsableMemory is how much of a device's memory all jobs together may use, by

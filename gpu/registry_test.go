@@ -127,14 +127,12 @@ func TestLowerForOOM(t *testing.T) {
 
 func TestAutoCapacity(t *testing.T) {
 	for _, test := range []struct {
-		cpus, gpus   int
-		memory, each uint64
-		want         int
+		cpus, gpus, want int
 	}{
 		{cpus: 16, gpus: 8, want: 2}, {cpus: 17, gpus: 8, want: 3}, {cpus: 2, gpus: 8, want: 1}, {cpus: 0, gpus: 1, want: 1}, {cpus: 16, gpus: 0, want: 1},
-		{cpus: 16, gpus: 1, memory: 80, each: 30, want: 2}, {cpus: 16, gpus: 1, memory: 80, each: 100, want: 1}, {cpus: 16, gpus: 1, memory: 0, each: 30, want: 16},
+		{cpus: 16, gpus: 1, want: 16},
 	} {
-		if got := gpu.AutoCapacity(test.cpus, test.gpus, test.memory, test.each); got != test.want {
+		if got := gpu.AutoCapacity(test.cpus, test.gpus); got != test.want {
 			t.Errorf("%+v: %d", test, got)
 		}
 	}

@@ -275,6 +275,6 @@ func (s *sensed) readMemory() (r reading) {
 	if s.device == nil {
 		return reading{err: s.err}
 	}
-	r.sample.Memory, r.err = s.device.SenseMemory()
+	r.sample.Memory, r.err = s.device.Memory()
 	return r
 }

@@ -63,9 +63,10 @@ func Ranges() map[string]Range {
 func (c Config) With(changes map[string]any) (Config, error) {
 	settings := c.settings()
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
-		s, known := settings[name]
-		if !known {
-			return c, fault.MonitorConfig.New("unknown setting %q%s", name, didYouMean(name, slices.Sorted(maps.Keys(settings))))
+		s, exists := settings[name]
+		if !exists {
+			known := slices.Sorted(maps.Keys(settings))
+			return c, fault.MonitorConfig.New("unknown setting %q%s", name, nearest.Hint(strings.ToLower(name), known, max(3, len(name)/3), "; valid settings are "+strings.Join(known, ", ")))
 		}
 		value, ok := parseNumber(changes[name])
 		if !ok || !(s.low <= value && value <= s.high) { // also rejects NaN
@@ -167,12 +168,4 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, fault.MonitorConfig.New("%s: %w", path, err)
 	}
 	return c, nil
-}
-
-// didYouMean suggests the nearest of the known settings, or lists all of them.
-func didYouMean(name string, known []string) string {
-	if meant := nearest.Of(strings.ToLower(name), known, max(3, len(name)/3)); meant != "" {
-		return fmt.Sprintf("; did you mean %s?", meant)
-	}
-	return "; valid settings are " + strings.Join(known, ", ")
 }

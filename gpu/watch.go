@@ -199,7 +199,7 @@ func whose(handle Handle, gpus []*watchedGPU) *watchedGPU {
 // that needs the card; a UUID may be cached.
 func (w *xidWatch) sortOut(ctx context.Context, gpus []*watchedGPU) (remaining []*watchedGPU) {
 	for _, g := range gpus {
-		if _, _, err := g.handle.Memory(); errors.Is(err, ErrLost) {
+		if _, err := g.handle.Memory(); errors.Is(err, ErrLost) {
 			w.reportLost(ctx, g)
 		} else {
 			remaining = append(remaining, g)

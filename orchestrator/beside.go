@@ -16,7 +16,7 @@ import (
 )
 
 // NamedFile is a file and the name that messages use for it.
-type NamedFile struct{ Name, Path string }
+type NamedFile = spec.NamedFile
 
 // CheckBeside validates the extra files that a program writes alongside the job. It
 // rejects a file that would overwrite the job's input or output, a file the kernel
@@ -27,10 +27,7 @@ func CheckBeside(config Config, read []NamedFile, written ...NamedFile) error {
 	folder := spec.At(config.Output.Path).Folder(config.Resume.WorkDir)
 	job, kernel := config.files(folder)
 	read = append(read, kernel...)
-	for _, file := range []NamedFile{{"the output", config.Output.Path}, {"the errors file", config.Output.Errors}} {
-		if file.Path == "" || file.Path == "-" {
-			continue
-		}
+	for _, file := range append(spec.Named("the output", config.Output.Path), spec.Named("the errors file", config.Output.Errors)...) {
 		if err := checkNotOf(file, read); err != nil {
 			return err
 		}
@@ -61,8 +58,8 @@ func checkBeside(config Config, folder string, file NamedFile, taken []NamedFile
 	if err := checkNotOf(file, taken); err != nil {
 		return false, err
 	}
-	for _, dir := range []NamedFile{{"job", folder}, {"output", config.Output.Path}} { // nothing is inside a file
-		if dir.Path != "" && files.Inside(file.Path, dir.Path) {
+	for _, dir := range append(spec.Named("job", folder), spec.Named("output", config.Output.Path)...) { // nothing is inside a file
+		if files.Inside(file.Path, dir.Path) {
 			return false, fault.SameFile.New("%s %s is inside the %s folder; choose another place", file.Name, file.Path, dir.Name)
 		}
 	}
@@ -101,7 +98,7 @@ func (c Config) files(path string) (job, kernel []NamedFile) {
 	m, unread := folder.At(path).Manifest()
 	if unread == nil && (c.Kernel.Name == "" || c.Kernel.Name == m.Spec.Kernel.Name) {
 		for _, file := range slices.Concat(m.Kernel.Files, m.Kernel.Modules) {
-			kernel = append(kernel, NamedFile{"kernel", file.Path})
+			kernel = append(kernel, spec.Named("kernel", file.Path)...)
 		}
 	}
 	if unread == nil && c.Input.Path == "" {
@@ -113,13 +110,10 @@ func (c Config) files(path string) (job, kernel []NamedFile) {
 		}
 	}
 	add := func(name, path, stream string) {
-		switch path {
-		case "":
-			return
-		case "-":
+		if path == "-" {
 			path = stream // which may be a file
 		}
-		job = append(job, NamedFile{name, path})
+		job = append(job, spec.Named(name, path)...)
 	}
 	add("output", c.Output.Path, "/dev/stdout")
 	add("failed records", errorsFile, "/dev/stdout")

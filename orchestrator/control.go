@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/process"
 )
@@ -24,12 +25,12 @@ type Control struct {
 
 // Awaits is what keeps a worker's kernel from computing: the files of the next records, or a
 // server that cannot be reached or asks for a pause.
-type Awaits = event.Awaits
+type Awaits = wire.Awaits
 
 // What a kernel may wait for.
 const (
-	AwaitsFiles  = event.AwaitsFiles
-	AwaitsServer = event.AwaitsServer
+	AwaitsFiles  = wire.AwaitsFiles
+	AwaitsServer = wire.AwaitsServer
 )
 
 // Pool keeps workers, with their models loaded, from one job to the next that needs the

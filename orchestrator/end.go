@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
@@ -96,17 +95,17 @@ func (j *job) finish(err error) Report {
 	done := j.fleet.Close(answers)
 	report := j.report(done, answers)
 	report.Uncounted = report.Uncounted && err != nil
-	report.SkippedInputs = j.ready.skips.all()
-	j.ready.spending.complete(&report)
+	report.SkippedInputs = j.skips.all()
+	j.spending.complete(&report)
 	report.Stop = fault.As(fault.Bug.Wrap(err))
 	report.Resume, report.Unresumable = j.resumption(err)
 	if !j.committer.unread {
 		report.SetOutput(j.committer.output.ResultSum(), j.config.Results.Format.Unencoded(j.committer.output.Unencoded()))
 		if err == nil {
-			report.noteArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
+			report.setArrays(j.config.Results.Arrays, j.committer.output.ArraySums())
 		}
 	}
-	report.Bottleneck = report.bottleneck(j.config.cores(), j.ready.kernel.Interpreter != "")
+	report.Bottleneck = report.bottleneck(j.config.cores(), j.kernel.Interpreter != "")
 	report.advise(chosen{
 		batchSize: j.config.Batching.Auto || j.config.Batching.Size > 0 || j.plan.Info.BatchSize > 0 || j.plan.GrowBatch,
 		workers:   j.config.Devices.WorkersPerGPU == AutoWorkers || j.plan.Info.MaxWorkers == 1,
@@ -156,27 +155,25 @@ var errAdvised = errors.New("the message says how to resume")
 // resume.
 func (j *job) resumption(err error) (_ Resumption, never string) {
 	never = j.config.Results.Unresumable()
-	switch kind := fault.KindOf(err); {
+	usual, resumes := resumptions[fault.KindOf(err)]
+	switch {
 	case err == nil:
 		return "", ""
 	case never != "":
 		return ResumesNever, never
-	case errors.Is(err, errAdvised) || !slices.Contains(stopped, kind) && !slices.Contains(fixable, kind):
+	case errors.Is(err, errAdvised) || !resumes:
 		return ResumesAsAdvised, ""
 	case j.streamLost():
 		return ResumesSameStream, ""
-	case slices.Contains(stopped, kind):
-		return ResumesAtOnce, ""
 	}
-	return ResumesWhenFixed, ""
+	return usual, ""
 }
 
-// stopped are the kinds of fault that end a job which nothing keeps from resuming, fixable those
-// whose cause must be fixed first.
-var (
-	stopped = []fault.Kind{fault.Canceled, fault.Stopped}
-	fixable = []fault.Kind{fault.Storage, fault.NoDevice, fault.Device, fault.Worker}
-)
+// resumptions are what the same command usually does after a fault of some kinds.
+var resumptions = map[fault.Kind]Resumption{
+	fault.Canceled: ResumesAtOnce, fault.Stopped: ResumesAtOnce,
+	fault.Storage: ResumesWhenFixed, fault.NoDevice: ResumesWhenFixed, fault.Device: ResumesWhenFixed, fault.Worker: ResumesWhenFixed,
+}
 
 // streamLost reports whether the input is a stream that must arrive again: the spool has not all
 // of it.

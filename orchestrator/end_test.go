@@ -21,7 +21,8 @@ func TestReportOfAnUnreadOutput(t *testing.T) {
 	}
 	defer in.Close()
 	for unread, want := range map[bool]int64{false: 30, true: 10} {
-		j := &job{config: &order{Spec: &spec.Spec{}}, plan: new(Plan), earlier: folder.NewEarlier(), source: &source.Source{Source: in}, folder: folder.At(""), committer: &committer{unread: unread}}
+		p := &prepared{config: &order{Spec: &spec.Spec{}}, earlier: folder.NewEarlier(), source: &source.Source{Source: in}}
+		j := &job{prepared: p, folder: folder.At(""), committer: &committer{unread: unread}}
 		j.committer.appended.Store(tally(10))
 		if r := j.report(fleet.Report{Tally: *tally(30)}, 0); r.Succeeded != want || r.Pending != 1000-want {
 			t.Errorf("unread %t: %+v", unread, r)

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"github.com/gpurun/gpurun/chunk"
+	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/plugins/kernel"
 )
@@ -34,8 +35,8 @@ type (
 	SegmentStats  = event.SegmentStats
 	SickDevice    = event.SickDevice
 	WorkerReport  = event.WorkerReport
-	Start         = event.Start
-	StartPhase    = event.StartPhase
+	Start         = wire.Start
+	StartPhase    = wire.StartPhase
 	Imports       = kernel.Imports
 	Import        = kernel.Import
 	ScalingReport = event.ScalingReport
@@ -43,10 +44,10 @@ type (
 
 // The phases of the start of a kernel.
 const (
-	StartImporting  = event.StartImporting
-	StartLoading    = event.StartLoading
-	StartFirstBatch = event.StartFirstBatch
-	StartDone       = event.StartDone
+	StartImporting  = wire.StartImporting
+	StartLoading    = wire.StartLoading
+	StartFirstBatch = wire.StartFirstBatch
+	StartDone       = wire.StartDone
 )
 
 // Planned: the input is counted, the devices are known, nothing has started.

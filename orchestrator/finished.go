@@ -53,7 +53,7 @@ func complete(o *order, f *folder.Folder, e *folder.Earlier) (Report, error) {
 	_, layout := o.Results.Stored(e.Manifest.Layout)
 	options := o.Commit(f.Path, layout)
 	options.Layout.Settle()
-	report.noteArrays(options.Arrays, e.State.ArraySums(options))
+	report.setArrays(options.Arrays, e.State.ArraySums(options))
 	err := commit.Complete(options, e.State)
 	report.Stop = fault.As(err)
 	report.close(time.Now(), tally)
@@ -181,8 +181,8 @@ func freshen(f *folder.Folder, o *order, m *folder.Manifest) {
 	_ = os.Chtimes(f.Report(), now, now.Add(time.Millisecond)) // the output is as it was: see outputUnchanged
 }
 
-// noteArrays records what the arrays must contain.
-func (r *Report) noteArrays(arrays []commit.Array, sums []chunk.FileSum) {
+// setArrays records what the arrays must contain.
+func (r *Report) setArrays(arrays []commit.Array, sums []chunk.FileSum) {
 	r.Arrays = nil
 	for i, a := range arrays {
 		r.Arrays = append(r.Arrays, ArrayReport{Path: files.Absolute(a.Path), Bytes: sums[i].Bytes, CRC32C: chunk.CRC(sums[i].CRC)})

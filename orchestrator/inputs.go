@@ -77,7 +77,7 @@ func (o *order) checkUnique(ctx context.Context) error {
 		return nil
 	}
 	list, err := record.Duplicates(func(yield func(record.Line) bool) error {
-		return o.inputs.Each(ctx, o.limits(), o.Input.MaxRecordBytes, o.Input.SkipBad, yield)
+		return o.inputs.Each(ctx, o.limits(), o.Input.MaxRecordBytes, yield)
 	})
 	if err != nil || len(list) == 0 {
 		return err

@@ -12,17 +12,12 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator/fleet"
 	"github.com/gpurun/gpurun/orchestrator/folder"
-	"github.com/gpurun/gpurun/orchestrator/source"
 )
 
 // job is a running job: what was prepared, and the parts that run it. Each part has its
 // own lock.
 type job struct {
-	ready     *prepared
-	config    *order
-	plan      *Plan
-	source    *source.Source
-	earlier   *folder.Earlier
+	*prepared
 	folder    *folder.Folder
 	fleet     *fleet.Fleet // computes
 	committer *committer   // the way into the output
@@ -55,7 +50,7 @@ func (j *job) run(ctx context.Context) (Report, error) {
 // announce emits what is known before the work starts.
 func (j *job) announce() {
 	if !j.config.checkAll { // otherwise it was already emitted
-		j.config.emit(Planned{Plan: *j.plan, Folder: j.folder.Path, First: j.config.Input.Offset})
+		j.config.emit(Planned{Plan: j.plan, Folder: j.folder.Path, First: j.config.Input.Offset})
 	}
 	for _, note := range slices.Concat(j.plan.Notes, j.earlier.Notes) {
 		j.config.notice(note)
@@ -135,7 +130,7 @@ func byContext(ctx context.Context, err error) error {
 // checkSpend stops a job that has reached its limits in earlier runs, before any kernel
 // starts.
 func (j *job) checkSpend() error {
-	why := j.ready.spending.exhausted()
+	why := j.spending.exhausted()
 	if _, next := j.committer.output.Appended(); why != nil {
 		if total, known := j.source.Total(); !known || next < j.config.Input.Offset+total {
 			return why
@@ -151,7 +146,7 @@ const spendDrain = 10 * time.Minute
 // overspent drains the job: a worker may not send another request.
 // blind: a limit of tokens cannot hold, because the kernel reports none.
 func (j *job) overspent(blind bool) {
-	why := j.ready.spending.exhausted()
+	why := j.spending.exhausted()
 	if blind {
 		why = fault.NoTokenCounts.New("the job has a limit of tokens, but the kernel's first answers report none").Set("max-tokens-total")
 	}

@@ -81,12 +81,12 @@ func (m *members) check(ctx context.Context) error {
 	// may also be the kernel's, unless it looks misspelled.
 	for _, name := range results.Asked {
 		if all.misses(name) {
-			m.plan.note(fmt.Sprintf("%s no member %q to keep; %s", all.have(""), name, all.instead(name)))
+			m.plan.note(fmt.Sprintf("%s no member %q to keep%s", all.have(""), name, all.instead(name)))
 		}
 	}
 	for _, name := range results.Named {
 		if near := nearest.Of(name, all.members, 3); all.misses(name) && near != "" && !slices.Contains(results.Named, near) {
-			m.plan.note(fmt.Sprintf("%s no column %q; %s", all.have(""), name, all.instead(name)))
+			m.plan.note(fmt.Sprintf("%s no column %q%s", all.have(""), name, all.instead(name)))
 		}
 	}
 	m.plan.note(notes...)
@@ -104,11 +104,7 @@ func (m *members) lacks() string {
 		if !all.misses(name) {
 			continue
 		}
-		text := fmt.Sprintf("; the kernel reads %q, and %s %s", name, all.have(""), all.list())
-		if near := nearest.Of(name, all.members, 3); near != "" {
-			text += "; did you mean " + near + "?"
-		}
-		return text
+		return fmt.Sprintf("; the kernel reads %q, and %s %s%s", name, all.have(""), all.list(), nearest.Hint(name, all.members, 3, ""))
 	}
 	return ""
 }
@@ -139,11 +135,6 @@ func (m *members) checkFirst(c chunk.Chunk) error {
 func (m *members) sampleFiles(ctx context.Context, each func(file string, s sample)) *sample {
 	var all sample
 	beside := m.config.inputs.Bytes() // there, if not in the lines
-	defer func() {
-		if all.records > 0 {
-			all.members = append(all.members, beside...)
-		}
-	}()
 	for _, file := range m.config.inputs.Files[:min(len(m.config.inputs.Files), sampledFiles)] {
 		var s sample
 		if !file.Stream() {
@@ -153,6 +144,9 @@ func (m *members) sampleFiles(ctx context.Context, each func(file string, s samp
 			})
 		}
 		each(file.Name, s)
+	}
+	if all.records > 0 {
+		all.members = append(all.members, beside...)
 	}
 	return &all
 }
@@ -209,7 +203,7 @@ func (s sample) lacks(name string) error {
 	case name == spec.CustomID:
 		return fault.NoRequests.New("%s no custom_id: the input is not a batch file", s.have("")).Set(cmp.Or(s.text, "text"))
 	}
-	return fault.KernelUnsuited.New("%s no member %q, which the kernel needs; %s", s.have(""), name, s.instead(name)).Set("kernel-config")
+	return fault.KernelUnsuited.New("%s no member %q, which the kernel needs%s", s.have(""), name, s.instead(name)).Set("kernel-config")
 }
 
 // have begins a sentence about the sampled records: "the first 3 records have". of is empty, or
@@ -221,12 +215,9 @@ func (s sample) have(of string) string {
 	return fmt.Sprintf("the first %d records%s have", s.records, of)
 }
 
-// instead suggests a member for one that is missing, or lists all.
+// instead ends a sentence about a member that is missing: it suggests another one, or lists all.
 func (s sample) instead(name string) string {
-	if near := nearest.Of(name, s.members, 3); near != "" {
-		return "did you mean " + near + "?"
-	}
-	return "the members are " + s.list()
+	return nearest.Hint(name, s.members, 3, "; the members are "+s.list())
 }
 
 // list returns the members for a message.

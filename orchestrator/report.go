@@ -131,18 +131,8 @@ type ArrayReport struct {
 
 // FailureReport is the failed records of one kind or one cause.
 type FailureReport struct {
-	Kind    string `json:"kind"`
-	Count   int64  `json:"count"`
-	Example string `json:"example"`
-	// Code and Value are what gpurun explain and advice need, of a cause.
-	Code  fault.Code `json:"code,omitempty"`
-	Value string     `json:"value,omitempty"`
-	Line  int64      `json:"line"`
-	// Rows: Line is the number of a row.
-	Rows bool `json:"rows,omitempty"`
-	// File is where the example is, if there are several inputs.
-	File   string `json:"file,omitempty"`
-	Detail string `json:"detail,omitempty"`
+	Kind string `json:"kind"`
+	chunk.KindStats
 }
 
 // report returns what the settings say about a job with this folder.
@@ -170,7 +160,7 @@ func (r *Report) close(now time.Time, done chunk.Tally) {
 func FailureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 	for name, k := range by {
 		kind, _, _ := strings.Cut(name, ":")
-		list = append(list, FailureReport{Kind: kind, Count: k.Count, Example: k.Example, Code: fault.Code(k.Code), Value: k.Value, File: k.File, Line: k.Line, Rows: k.Rows, Detail: k.Detail})
+		list = append(list, FailureReport{kind, k})
 	}
 	slices.SortFunc(list, func(a, b FailureReport) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Line, b.Line))
@@ -180,28 +170,19 @@ func FailureReports(by map[string]chunk.KindStats) (list []FailureReport) {
 
 // WriteFile writes the report as JSON.
 func (r Report) WriteFile(path string) error {
-	data, err := r.encode()
+	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o666)
+	return os.WriteFile(path, append(data, '\n'), files.PublicMode)
 }
 
 // Save writes the report of an ended job durably: a retry relies on it.
 func (r Report) Save(path string) error {
-	data, err := r.encode()
-	if err == nil {
-		err = files.WriteDurably(path, data, files.PrivateMode)
-	}
-	if err != nil {
+	if err := files.WriteJSON(path, r, files.PrivateMode); err != nil {
 		return fault.JobFiles.New("write report: %w", err)
 	}
 	return nil
-}
-
-func (r Report) encode() ([]byte, error) {
-	data, err := json.MarshalIndent(r, "", "  ")
-	return append(data, '\n'), err
 }
 
 // Histogram counts durations in buckets of growing size.

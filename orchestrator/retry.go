@@ -233,7 +233,7 @@ func (r *rerun) merge(ctx context.Context, again Report) (Report, error) {
 		return r.report, err
 	}
 	report := r.report
-	report.noteArrays(r.job.Arrays, merged.ArraySums)
+	report.setArrays(r.job.Arrays, merged.ArraySums)
 	report.Succeeded += again.Succeeded
 	report.Dropped += again.Dropped
 	report.Failed = 0

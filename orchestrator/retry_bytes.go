@@ -83,7 +83,7 @@ func (r *rerun) copyBlobs(ctx context.Context, inputs *source.Inputs, out *input
 		Bytes: &format.Bytes{Names: inputs.Bytes(), Beside: r.manifest.Bytes},
 	}
 	next, stop := iter.Pull(func(yield func([]format.Blob) bool) {
-		failed = inputs.EachBlobs(ctx, options, r.manifest.Spec.Input.SkipBad, yield)
+		failed = inputs.EachBlobs(ctx, options, yield)
 	})
 	defer stop()
 	number := int64(-1) // of the record that blobs belong to

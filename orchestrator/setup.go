@@ -74,7 +74,7 @@ func (p *prepared) forWorker(c chunk.Chunk) chunk.Chunk {
 func newJob(p *prepared, f *folder.Folder, output *commit.Output, started time.Time) *job {
 	c := p.config
 	j := &job{
-		ready: p, config: c, plan: &p.plan, source: p.source, earlier: p.earlier, folder: f, started: started, before: tallyOf(p.earlier.State),
+		prepared: p, folder: f, started: started, before: tallyOf(p.earlier.State),
 		sources: &sources{config: c, folder: f, programs: p.programs, data: p.kernel.Data, columns: p.columns, layout: p.layout, job: p.job},
 	}
 	j.root, j.abort = context.WithCancel(context.Background())
@@ -89,32 +89,35 @@ func newJob(p *prepared, f *folder.Folder, output *commit.Output, started time.T
 
 // fleetOptions returns what the fleet must know of the job.
 func (j *job) fleetOptions() fleet.Options {
-	c, p, e := j.config, j.ready, j.earlier
+	c, e := j.config, j.earlier
 	o := fleet.Options{
-		Source: j.source.Source, Check: e.UnlessRead(p.members.checkFirst), BatchSize: j.plan.BatchSize, Window: p.lane.window, Lane: p.lane.Lane,
-		Slots: j.plan.Slots, Registry: p.staff.registry, Stagger: p.staggers(), Scaling: j.scaling(), Devices: c.Options.devices, OnMonitor: c.Control.watch,
-		Process: p.process(), MakeDir: func() (string, error) { dir, _, err := folder.MakeTemp(func(string) {}); return dir, err },
+		Source: j.source.Source, BatchSize: j.plan.BatchSize, Window: j.lane.window, Lane: j.lane.Lane,
+		Slots: j.plan.Slots, Registry: j.staff.registry, Stagger: j.staggers(), Scaling: j.scaling(), Devices: c.Options.devices, OnMonitor: c.Control.watch,
+		Process: j.process(), MakeDir: func() (string, error) { dir, _, err := folder.MakeTemp(func(string) {}); return dir, err },
 		Parts: j.folder.Parts(), Logs: j.folder.Join("logs"), NoAffinity: c.Devices.NoAffinity,
-		Locate: p.forWorker, Sources: j.sources.check, Layout: j.sources.fixLayout, LayoutKnown: p.layout.Known(),
+		Locate: j.forWorker, Sources: j.sources.check, Layout: j.sources.fixLayout, LayoutKnown: j.layout.Known(),
 		Retries: max(0, c.Failures.Retries), Checkpoint: c.Resume.Checkpoint, DrainTimeout: c.Resume.DrainTimeout,
 		HandBack: c.Options.handBack, FirstProbe: c.Options.firstProbe, StallAfter: c.Options.stallAfter,
 		Resumed: e.Resumes, Before: j.before, Answers: e.Answers,
-		Case:   judge.Case{Exempt: c.Framed, Before: j.before.Counts, BatchSize: j.plan.BatchSize, Lacks: p.members.lacks, Streamed: c.Results.Streamed()},
+		Case:   judge.Case{Exempt: c.Framed, Before: j.before.Counts, BatchSize: j.plan.BatchSize, Lacks: j.members.lacks, Streamed: c.Results.Streamed()},
 		Paused: c.Control.paused, Emit: c.emit, Deliver: j.committer.deliver, Delivered: j.delivered, Halt: c.Failures.Halt.Reached,
 		GiveUp: func(chunk chunk.Chunk, path string, why *fault.Error) (chunk.Segment, error) {
 			return commit.GiveUp(chunk, c.Part(path), c.Input.MaxRecordBytes, why)
 		},
-		Usage: p.spending.file.All, Overspent: j.overspent, Abort: j.abort,
+		Usage: j.spending.file.All, Overspent: j.overspent, Abort: j.abort,
 	}
 	o.Devices.PinUUID = c.Devices.PinUUID
+	if !e.Resumes { // otherwise an earlier run has checked its input
+		o.Check = j.members.checkFirst
+	}
 	if !c.Devices.NoMonitor {
 		o.Monitor = &gpu.MonitorOptions{Options: c.Options.devices, Config: c.Devices.Monitor, Profile: gpu.Profile(c.Devices.Profile), Clock: c.Options.clock}
 	}
 	if o.LayoutKnown == nil || c.Agreement != nil { // otherwise workers know a layout that the next job may not have
 		o.Pool = c.Pool.kept()
 	}
-	if p.kernel.Interpreter != "" && !p.kernel.Info.Fresh && c.Kernel.Start != StartFresh {
-		o.Templates = process.NewTemplates(p.runDir, c.Kernel.KeepWarm)
+	if j.kernel.Interpreter != "" && !j.kernel.Info.Fresh && c.Kernel.Start != StartFresh {
+		o.Templates = process.NewTemplates(j.runDir, c.Kernel.KeepWarm)
 		if o.Pool != nil {
 			o.Templates, _ = o.Pool.Templates(o.MakeDir, c.Kernel.KeepWarm) // without, interpreters start fresh
 		}
@@ -127,7 +130,7 @@ func (j *job) fleetOptions() fleet.Options {
 
 // scaling is how the number of workers may change.
 func (j *job) scaling() (s scaler.Options) {
-	staff := j.ready.staff
+	staff := j.staff
 	if !staff.auto() {
 		return s
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/resources"
+	"github.com/gpurun/gpurun/orchestrator/event"
 	"github.com/gpurun/gpurun/orchestrator/scaling/scaler"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -113,7 +114,7 @@ func (s *staff) useDevices(devices []gpu.Device) error {
 	case auto && len(groups) > 0 && groups[0][0].Kind == gpu.CPU:
 		workers = 1 // their number already follows from the cores
 	case auto:
-		workers = gpu.AutoCapacity(s.config.cores(), len(groups), 0, 0)
+		workers = gpu.AutoCapacity(s.config.cores(), len(groups))
 	}
 	s.plan.Slots = makeSlots(groups, workers, s.config.cores(), auto)
 	return nil
@@ -235,7 +236,7 @@ func (s *staff) usableMemory(slot Slot) (sum uint64) {
 // to end. If it gets others than were planned for, it calls fit.
 func (s *staff) claimDevices(ctx context.Context, slots int, fit func() error) (err error) {
 	// Slots are spread over all devices before any gets a second.
-	devices, each := s.slotDevices(), s.config.Devices.GPUsPerWorker
+	devices, each := event.Devices(s.plan.Slots), s.config.Devices.GPUsPerWorker
 	most := min(slots*each, len(devices))
 	if s.config.Devices.Claim == nil || most == 0 {
 		return nil
@@ -252,7 +253,7 @@ func (s *staff) claimDevices(ctx context.Context, slots int, fit func() error) (
 		return err
 	}
 	s.plan.note(s.claim.Notes...)
-	if slices.EqualFunc(s.claim.Devices, s.slotDevices(), sameDevice) {
+	if slices.EqualFunc(s.claim.Devices, event.Devices(s.plan.Slots), gpu.Device.Is) {
 		s.idle = nil // the claim left them out, and reports it
 		return nil
 	}
@@ -267,20 +268,6 @@ func (s *staff) release() {
 	if s.claim != nil {
 		s.claim.Release()
 	}
-}
-
-func sameDevice(a, b gpu.Device) bool { return a.String() == b.String() }
-
-// slotDevices returns the distinct devices of the slots.
-func (s *staff) slotDevices() (devices []gpu.Device) {
-	for _, slot := range s.plan.Slots {
-		for _, d := range slot.Devices {
-			if !slices.ContainsFunc(devices, func(other gpu.Device) bool { return sameDevice(d, other) }) {
-				devices = append(devices, d)
-			}
-		}
-	}
-	return devices
 }
 
 // IdleText returns a line saying that devices are unused because they do not fill a
@@ -300,7 +287,7 @@ func IdleText(idle []gpu.Device, group int) string {
 // startSlots decides which slots start, given how many there is work for.
 func (s *staff) startSlots(useful int) {
 	if len(s.idle) > 0 {
-		used := len(s.slotDevices())
+		used := len(event.Devices(s.plan.Slots))
 		s.plan.note(fmt.Sprintf("using %d of %d GPUs: %s", used, used+len(s.idle), IdleText(s.idle, s.config.Devices.GPUsPerWorker)))
 	}
 	s.keepSlots(useful)
@@ -309,7 +296,7 @@ func (s *staff) startSlots(useful int) {
 	}
 	s.reserveSlots()
 	if s.claim != nil {
-		s.claim.Keep(s.slotDevices())
+		s.claim.Keep(event.Devices(s.plan.Slots))
 	}
 }
 

@@ -52,9 +52,7 @@ func MakeSurvey(ctx context.Context, config Config, ranges int) (s Survey, err e
 	if s.Print, err = json.Marshal(id); err != nil {
 		return s, err
 	}
-	s.Survey, err = o.inputs.Survey(ctx, source.Surveying{
-		Limits: o.limits(), Ranges: ranges, Cores: o.cores(), Columns: o.Input.Columns, SkipBad: o.Input.SkipBad,
-	})
+	s.Survey, err = o.inputs.Survey(ctx, o.limits(), ranges, o.cores())
 	if err != nil || !s.Columns.IsTable() {
 		return s, err
 	}

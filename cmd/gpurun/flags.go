@@ -81,7 +81,7 @@ func (v *value) String() string {
 func (v *value) Type() string {
 	names := map[spec.Kind]string{spec.Bool: "bool", spec.Int: "int", spec.Duration: "duration", spec.Size: "size", spec.List: "strings", spec.Repeated: "string"}
 	name := cmp.Or(v.setting.Value, names[v.setting.Kind], "string")
-	if len(v.setting.Words) > 0 && !v.setting.Only {
+	if len(v.setting.Words) > 0 && !v.setting.OneOf() {
 		name += "|" + strings.Join(v.setting.Words, "|")
 	}
 	return name

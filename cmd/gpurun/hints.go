@@ -100,7 +100,7 @@ func showHints(show func(orchestrator.Event)) func(orchestrator.Event) {
 		case orchestrator.Finished:
 			e.Report.Causes = slices.Clone(e.Report.Causes)
 			for i, f := range e.Report.Causes {
-				e.Report.Causes[i].Example += hint(f.Code, f.Value)
+				e.Report.Causes[i].Example += hint(fault.Code(f.Code), f.Value)
 			}
 			event = e
 		case orchestrator.ChunkGivenUp:

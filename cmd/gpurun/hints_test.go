@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -80,7 +81,7 @@ func TestHintsOfEvents(t *testing.T) {
 	show(orchestrator.ChunkGivenUp{Fault: lost})
 	show(orchestrator.WorkerLost{})
 	show(orchestrator.Paused{})
-	causes := []orchestrator.FailureReport{{Example: "too slow", Code: lost.Code, Value: lost.Value}}
+	causes := []orchestrator.FailureReport{{KindStats: chunk.KindStats{Example: "too slow", Code: string(lost.Code), Value: lost.Value}}}
 	show(orchestrator.Finished{Report: orchestrator.Report{Causes: causes}})
 	if len(got) != 6 || got[5].(orchestrator.Finished).Report.Causes[0].Example != "too slow (--timeout)" || causes[0].Example != "too slow" || got[0].(orchestrator.Notice).Text != "finished; --force runs it again" ||
 		got[1].(orchestrator.WorkerLost).Fault.Message != "too slow (--timeout)" ||

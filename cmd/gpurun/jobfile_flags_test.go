@@ -19,7 +19,7 @@ import (
 // samples returns three values of a setting, as a flag takes them.
 func samples(s spec.Setting) [3]string {
 	switch {
-	case s.Only:
+	case s.OneOf():
 		return [3]string{s.Words[0], s.Words[min(1, len(s.Words)-1)], s.Words[len(s.Words)-1]}
 	case s.Kind == spec.Bool:
 		return [3]string{"true", "false", "true"}

@@ -157,7 +157,7 @@ func referSettings(_ *testing.T, b *bytes.Buffer) {
 		fmt.Fprintf(b, "\n## %s\n\n| setting | value | default | |\n|---|---|---|---|\n", group)
 		for _, s := range inGroup {
 			value := cmp.Or(kindNames[s.Kind], "text")
-			if s.Only {
+			if s.OneOf() {
 				value = ""
 			}
 			for _, word := range s.Words {
@@ -230,7 +230,7 @@ func pythonType(s spec.Setting) string {
 		spec.List: "Union[str, Sequence[str]]", spec.Repeated: "Union[str, Sequence[str]]",
 	}[s.Kind]
 	switch {
-	case s.Only && s.Kind == spec.Text:
+	case s.OneOf():
 		return literal
 	case len(s.Words) > 0 && kind != "":
 		return "Union[" + kind + ", " + literal + "]"

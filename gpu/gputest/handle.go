@@ -67,18 +67,6 @@ func (h handle) Name() (name string, err error) {
 	return name, err
 }
 
-// Memory is part of gpu.Handle.
-func (h handle) Memory() (total, free uint64, err error) {
-	err = h.with(func(c *Card) {
-		m, _ := c.Sample.Memory.Get()
-		if h.instance >= 0 {
-			m = c.Instances[h.instance].Memory
-		}
-		total, free = m.Total, m.Free
-	})
-	return total, free, err
-}
-
 // PCIBusID is part of gpu.Handle.
 func (h handle) PCIBusID() (id string, err error) {
 	err = h.with(func(*Card) { id = fmt.Sprintf("00000000:%02X:00.0", 0x10+h.index) })
@@ -101,8 +89,8 @@ func (h handle) Sense(sample *gpu.Sample) error {
 	})
 }
 
-// SenseMemory is part of gpu.Handle.
-func (h handle) SenseMemory() (memory gpu.Optional[gpu.Memory], err error) {
+// Memory is part of gpu.Handle.
+func (h handle) Memory() (memory gpu.Optional[gpu.Memory], err error) {
 	err = h.with(func(c *Card) {
 		if memory = c.Sample.Memory; h.instance >= 0 {
 			memory = gpu.Some(c.Instances[h.instance].Memory)

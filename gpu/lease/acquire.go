@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/owned"
 	"github.com/gpurun/gpurun/internal/proc"
 )
@@ -172,11 +174,10 @@ func unused(gpus []GPU) []GPU {
 // describe returns the lease that a request gets on a GPU.
 func (f *Folder) describe(r Request, g GPU) Lease {
 	host, _ := os.Hostname()
-	self := proc.Self()
 	l := Lease{
-		ID: randomID(), Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
+		ID: rand.Text()[:12], Name: r.Name, GPU: g.Key, Index: g.Index, Label: g.Label,
 		Memory: r.Memory, Exclusive: r.Memory == 0, Owned: r.Owned,
-		PID: self.PID, PIDStart: self.Start, PIDNamespace: self.Namespace, User: userName(strconv.Itoa(os.Getuid())), Host: host,
+		Identity: proc.Self(), User: files.UserName(os.Getuid()), Host: host,
 		Created: time.Now(),
 	}
 	if r.TTL > 0 {

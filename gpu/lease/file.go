@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -23,12 +21,6 @@ const (
 // fileName is the name of a lease's file, which is never reused.
 func fileName(l Lease) string {
 	return strings.NewReplacer("/", "_", keyEnd, "_").Replace(l.GPU) + keyEnd + l.ID + fileSuffix
-}
-
-func randomID() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }
 
 // create creates the lease's file and returns it, locked if the lease has an owner.
@@ -102,7 +94,7 @@ func readFile(path string, now time.Time) (found, error) {
 	}
 	l.Ended, l.Holders = false, nil
 	if l.Owned && l.ended == "" && !damaged {
-		if l.Ended = l.taker().Ended(); l.Ended || !l.taker().Visible() {
+		if l.Ended = l.Identity.Ended(); l.Ended || !l.Visible() {
 			l.Holders = owned.Holders(path)
 		}
 	}

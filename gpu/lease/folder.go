@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
@@ -96,7 +94,7 @@ func (f *Folder) check(access uint32) error {
 		return f.unusable("check it", errors.New("it is a symbolic link, which another user may have created"))
 	case !info.IsDir():
 		return f.unusable("check it", errors.New("it is not a folder"))
-	case !trusted(info):
+	case files.Owner(info) != 0 && !files.IsOwn(info):
 		return f.unusable("check it", fmt.Errorf("it belongs to %s, who could remove the leases of other users; an administrator creates a folder for all users: mkdir -m 1777 %s", ownerName(info), runFolder))
 	case info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
 		return f.unusable("check it", errors.New("any user may remove files from it: run chmod +t on it"))
@@ -105,12 +103,6 @@ func (f *Folder) check(access uint32) error {
 		return f.unusable("access it", fmt.Errorf("it belongs to %s, mode %o: %w", ownerName(info), info.Mode().Perm(), err))
 	}
 	return nil
-}
-
-// trusted reports whether a folder belongs to root or to this user.
-func trusted(info os.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return !ok || stat.Uid == 0 || int(stat.Uid) == os.Geteuid()
 }
 
 // makeFolder creates a folder in which all users may create files and remove only
@@ -145,31 +137,14 @@ func (u *UnusableError) Unwrap() error { return u.err }
 // folder.
 func (f *Folder) unusable(what string, err error) error {
 	kind := fault.Usage
-	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, disk) {
-			kind = fault.Storage
-		}
+	if files.Unwritable(err) {
+		kind = fault.Storage
 	}
 	return fault.LeaseFolder.Of(kind, "%w", &UnusableError{f.path, fmt.Errorf("%s: %w", what, err)})
 }
 
 // ownerName is the name of a file's owner.
-func ownerName(info os.FileInfo) string {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "an unknown user"
-	}
-	return userName(strconv.Itoa(int(stat.Uid)))
-}
-
-// userName is the name of a user ID, or the ID itself: a container may not know the
-// name.
-func userName(id string) string {
-	if u, err := user.LookupId(id); err == nil {
-		return u.Username
-	}
-	return "user " + id
-}
+func ownerName(info os.FileInfo) string { return files.UserName(files.Owner(info)) }
 
 // lockPause is the least time between two attempts to take the lock: a decision takes
 // about a millisecond.

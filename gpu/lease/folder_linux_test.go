@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 )
 
 // holderVariable makes the test binary a program that holds the one GPU of the
@@ -207,7 +207,7 @@ func TestLockKept(t *testing.T) {
 	}
 	defer unlock()
 	_, err = f.Acquire(t.Context(), ask(1, nil))
-	want := fmt.Sprintf("no GPU for test: process %d of %s does not release the lock of the lease folder %s", os.Getpid(), userName(strconv.Itoa(os.Getuid())), f.path)
+	want := fmt.Sprintf("no GPU for test: process %d of %s does not release the lock of the lease folder %s", os.Getpid(), files.UserName(os.Getuid()), f.path)
 	if fault.KindOf(err) != fault.NoDevice || errors.As(err, new(*UnusableError)) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -277,7 +277,7 @@ func TestFolderOfAnotherUserIsRefused(t *testing.T) {
 	for name, open := range map[string]func(string) (*Folder, error){"Open": Open, "OpenExisting": OpenExisting} {
 		_, err := open(dir)
 		var unusable *UnusableError
-		if !errors.As(err, &unusable) || !strings.Contains(err.Error(), "it belongs to "+userName("65534")) || !strings.Contains(err.Error(), "mkdir -m 1777 /run/gpurun") {
+		if !errors.As(err, &unusable) || !strings.Contains(err.Error(), "it belongs to "+files.UserName(65534)) || !strings.Contains(err.Error(), "mkdir -m 1777 /run/gpurun") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

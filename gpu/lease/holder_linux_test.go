@@ -83,8 +83,8 @@ func TestHolderOfAnotherProcess(t *testing.T) {
 		"used again":        {self.Start + 1, self.Namespace, fmt.Sprintf("a child of process %d", os.Getpid()), true},
 		"another namespace": {self.Start, "pid:[1]", fmt.Sprintf("process %d in another PID namespace, on node7,", os.Getpid()), false},
 	} {
-		l := Lease{Owned: true, PID: os.Getpid(), PIDStart: test.start, PIDNamespace: test.namespace, Host: "node7"}
-		if l.Ended = l.taker().Ended(); l.Ended != test.ended || l.Holder() != test.want {
+		l := Lease{Owned: true, Identity: proc.Identity{PID: os.Getpid(), Start: test.start, Namespace: test.namespace}, Host: "node7"}
+		if l.Ended = l.Identity.Ended(); l.Ended != test.ended || l.Holder() != test.want {
 			t.Errorf("%s: ended %v, %q, want %q", name, l.Ended, l.Holder(), test.want)
 		}
 	}

@@ -43,14 +43,11 @@ type Lease struct {
 	Exclusive bool   `json:"exclusive"`
 	// Owned leases end when the owner releases the file's lock.
 	Owned bool `json:"owned"`
-	// Who took it, for people. PIDStart and PIDNamespace show whether PID still means
-	// that process in this namespace. All users can read the file, so it has no command
-	// line, which may contain secrets.
-	PID          int    `json:"pid"`
-	PIDStart     uint64 `json:"pid_start,omitempty"`
-	PIDNamespace string `json:"pid_namespace,omitempty"`
-	User         string `json:"user"`
-	Host         string `json:"host"`
+	// Who took it, for people. All users can read the file, so it has no command line, which
+	// may contain secrets.
+	proc.Identity
+	User string `json:"user"`
+	Host string `json:"host"`
 
 	Created time.Time `json:"created"`
 	// Expires is zero if it never expires.
@@ -82,7 +79,7 @@ func (l Lease) Holder() string {
 		return fmt.Sprintf("the last of processes %s", strings.Trim(fmt.Sprint(l.Holders), "[]"))
 	case l.Ended:
 		return fmt.Sprintf("a child of process %d", l.PID)
-	case !l.taker().Visible():
+	case !l.Visible():
 		return fmt.Sprintf("process %d in another PID namespace, on %s,", l.PID, l.Host)
 	}
 	return fmt.Sprintf("process %d", l.PID)
@@ -93,15 +90,10 @@ func (l Lease) Processes() []int {
 	switch {
 	case !l.Owned:
 		return nil
-	case len(l.Holders) > 0 || l.Ended || !l.taker().Visible():
+	case len(l.Holders) > 0 || l.Ended || !l.Visible():
 		return l.Holders
 	}
 	return []int{l.PID}
-}
-
-// taker is the process that took the lease.
-func (l Lease) taker() proc.Identity {
-	return proc.Identity{PID: l.PID, Start: l.PIDStart, Namespace: l.PIDNamespace}
 }
 
 // Share is how much of the GPU the lease holds: "all of it", "4096 MiB".

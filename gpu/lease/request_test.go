@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proc"
 )
 
 const gib = 1 << 30
@@ -15,7 +16,7 @@ const gib = 1 << 30
 // given is a lease in force on the GPU with index i.
 func given(name string, i int, memory uint64) Lease {
 	return Lease{ID: name, Name: name, GPU: uuid(i), Index: i, Label: cards(i + 1)[i].Label,
-		Memory: memory, Exclusive: memory == 0, Owned: true, PID: 4711, User: "ann", Created: time.Unix(1, 0)}
+		Memory: memory, Exclusive: memory == 0, Owned: true, Identity: proc.Identity{PID: 4711}, User: "ann", Created: time.Unix(1, 0)}
 }
 
 func TestChoose(t *testing.T) {

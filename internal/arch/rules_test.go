@@ -206,7 +206,7 @@ var layers = []layer{
 		{"gpu", "which devices exist, their state, how fast each may run, who has a slot; the only package that uses NVML",
 			[]string{"internal/fault", "internal/resources", "internal/nearest"}, "devices know nothing of kernels or jobs"},
 		{"gpu/lease", "who holds which GPU and how much of its memory, on one host, without a daemon",
-			[]string{"internal/fault", "internal/owned", "internal/proc"}, "leases are files and figures: it queries no driver and knows no jobs"},
+			[]string{"internal/fault", "internal/files", "internal/owned", "internal/proc"}, "leases are files and figures: it queries no driver and knows no jobs"},
 	}},
 	{"cellar", "what everything stands on", []rule{
 		{"internal/httpserve", "an HTTP server that a misbehaving client cannot exhaust",

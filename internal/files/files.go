@@ -5,10 +5,17 @@ package files
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
+
+// Unwritable reports whether an error means that a disk cannot be written now, not that a path is wrong.
+func Unwritable(err error) bool {
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO}, func(disk error) bool { return errors.Is(err, disk) })
+}
 
 // SyncDir makes a rename durable.
 func SyncDir(dir string) error {

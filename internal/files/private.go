@@ -34,8 +34,8 @@ func MakePrivate(path string) error {
 	if err != nil {
 		return err
 	}
-	if !IsOwn(link) && link.Mode()&os.ModeSymlink != 0 || !IsOwn(info) && !givesFilesTo(path, uidOf(info)) {
-		return &NotOwnError{path, userName(uidOf(link))}
+	if !IsOwn(link) && link.Mode()&os.ModeSymlink != 0 || !IsOwn(info) && !givesFilesTo(path, Owner(info)) {
+		return &NotOwnError{path, UserName(Owner(link))}
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		_ = os.Chmod(path, PrivateDirMode) // not every file system has modes
@@ -44,9 +44,10 @@ func MakePrivate(path string) error {
 }
 
 // IsOwn reports whether a file belongs to this process's user.
-func IsOwn(info os.FileInfo) bool { return uidOf(info) == os.Geteuid() }
+func IsOwn(info os.FileInfo) bool { return Owner(info) == os.Geteuid() }
 
-func uidOf(info os.FileInfo) int {
+// Owner returns the ID of the user that a file belongs to; this process's user if the system does not tell.
+func Owner(info os.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)
 	}
@@ -63,10 +64,11 @@ func givesFilesTo(dir string, uid int) bool {
 	defer os.Remove(file.Name())
 	defer file.Close()
 	info, err := file.Stat()
-	return err == nil && uidOf(info) == uid
+	return err == nil && Owner(info) == uid
 }
 
-func userName(uid int) string {
+// UserName is the name of a user, or the ID: a container may not know the name.
+func UserName(uid int) string {
 	id := strconv.Itoa(uid)
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username

@@ -20,7 +20,7 @@ var settings = []spec.Setting{
 	{Name: "kernel-config", Group: "Kernel", Kind: spec.Document},
 	{Name: "steps", Group: "Kernel", Kind: spec.Steps, Excludes: []string{"kernel"}},
 	{Name: "step", Group: "Kernel", Kind: spec.Repeated, Place: spec.NotInFile, Instead: "steps"},
-	{Name: "nan", Group: "Kernel", Words: []string{"null", "error"}, Only: true},
+	{Name: "nan", Group: "Kernel", Words: []string{"null", "error"}},
 	{Name: "batch-size", Group: "Batching", Kind: spec.Int, Least: 1, Words: []string{"auto"}},
 	{Name: "retries", Group: "Failures", Kind: spec.Int},
 	{Name: "batch-bytes", Group: "Batching", Kind: spec.Size, Default: "32MiB"},

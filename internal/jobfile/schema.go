@@ -66,7 +66,7 @@ func schemaOf(s spec.Setting) object {
 
 // oneValue describes a value that is not a list.
 func oneValue(s spec.Setting) object {
-	if s.Only {
+	if s.OneOf() {
 		words := make([]any, 0, len(s.Words)+1)
 		for _, word := range s.Words {
 			words = append(words, word)

@@ -90,9 +90,9 @@ func scalarText(s spec.Setting, node ast.Node) (text string, ok bool) {
 		case number == "0" && s.Kind == spec.Duration:
 			return "0s", true
 		}
-		return at.Value, !s.Only && !s.Numeric() && s.Kind != spec.Bool
+		return at.Value, !s.OneOf() && !s.Numeric() && s.Kind != spec.Bool
 	}
-	return text, isText && !s.Only && s.Kind != spec.Int && s.Kind != spec.Bool
+	return text, isText && !s.OneOf() && s.Kind != spec.Int && s.Kind != spec.Bool
 }
 
 // plainText returns the text of a string.

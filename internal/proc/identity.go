@@ -13,11 +13,11 @@ import (
 // pid alone is reused, and refers to another process in another PID namespace. Without
 // /proc, only the pid is known.
 type Identity struct {
-	PID int
+	PID int `json:"pid"`
 	// Start is its start time, in the kernel's ticks; 0: unknown.
-	Start uint64
+	Start uint64 `json:"pid_start,omitempty"`
 	// Namespace is the PID namespace of the pid; "": unknown.
-	Namespace string
+	Namespace string `json:"pid_namespace,omitempty"`
 }
 
 // Self returns this process.

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -16,10 +15,8 @@ import (
 // descendants of this process and tells whether this process is still alive; see
 // [KillMarked] and [KillAbandoned].
 func NewMark() string {
-	var random [12]byte
-	_, _ = rand.Read(random[:]) // never fails
 	self := Self()
-	return fmt.Sprintf("%d-%d-%s-%s", self.PID, self.Start, self.Namespace, hex.EncodeToString(random[:]))
+	return fmt.Sprintf("%d-%d-%s-%s", self.PID, self.Start, self.Namespace, rand.Text())
 }
 
 // MarkOwner returns what all marks of one process have in common; "" if it is no mark.

@@ -155,20 +155,14 @@ func (p *Process) own(cmd *exec.Cmd, c Command, started chan<- error) {
 		return
 	}
 
-	// While the leader is dead but not yet reaped, its pid, and so the group's id, cannot
-	// be reused: kill the group now.
-	exited := waitExited(p.pid)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if exited {
-		_ = syscall.Kill(p.group, syscall.SIGKILL)
-	}
-	_ = cmd.Wait() // the state below has the result
-	if exited && !c.Foreground {
-		reapGroup(p.pid)
-	}
-	owned.Delete(p.pid)
-	p.end(exitOf(cmd.ProcessState))
+	p.await(func() Exit {
+		_ = cmd.Wait() // the state has the result
+		if cmd.ProcessState == nil {
+			return Exit{Code: -1}
+		}
+		usage, _ := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		return exitOf(cmd.ProcessState.Sys().(syscall.WaitStatus), usage)
+	})
 }
 
 // Adopt returns the Process of a child that another process forks for this one, its
@@ -183,7 +177,14 @@ func Adopt(fork func() (pid int, err error)) (*Process, error) {
 	}
 	p := &Process{pid: pid, group: -pid, done: make(chan struct{})}
 	owned.Store(pid, p)
-	go p.await()
+	go p.await(func() Exit {
+		var status syscall.WaitStatus
+		var usage syscall.Rusage
+		if _, err := syscall.Wait4(pid, &status, 0, &usage); err != nil {
+			return Exit{Code: -1}
+		}
+		return exitOf(status, &usage)
+	})
 	return p, nil
 }
 
@@ -200,22 +201,18 @@ func Watch(pid int, kill func(), wait func() Exit) *Process {
 	return p
 }
 
-// await waits for an adopted child.
-func (p *Process) await() {
+// await waits for the process, which reap reaps.
+func (p *Process) await(reap func() Exit) {
+	// While the leader is dead but not yet reaped, its pid, and so the group's id, cannot
+	// be reused: kill the group now.
 	exited := waitExited(p.pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	exit := Exit{Code: -1}
 	if exited {
 		_ = syscall.Kill(p.group, syscall.SIGKILL)
-		var status syscall.WaitStatus
-		var usage syscall.Rusage
-		if _, err := syscall.Wait4(p.pid, &status, 0, &usage); err == nil {
-			exit = Exit{Code: status.ExitStatus(), MaxRSS: maxRSS(&usage), CPU: time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
-			if status.Signaled() {
-				exit.Signal = status.Signal()
-			}
-		}
+	}
+	exit := reap()
+	if exited && p.group < 0 {
 		reapGroup(p.pid)
 	}
 	owned.Delete(p.pid)
@@ -313,16 +310,13 @@ func (p *Process) End(grace time.Duration) bool {
 	}
 }
 
-func exitOf(state *os.ProcessState) Exit {
-	if state == nil {
-		return Exit{Code: -1}
-	}
-	e := Exit{Code: state.ExitCode(), CPU: state.UserTime() + state.SystemTime()}
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+func exitOf(status syscall.WaitStatus, usage *syscall.Rusage) Exit {
+	e := Exit{Code: status.ExitStatus()}
+	if status.Signaled() {
 		e.Signal = status.Signal()
 	}
-	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		e.MaxRSS = maxRSS(usage)
+	if usage != nil {
+		e.MaxRSS, e.CPU = maxRSS(usage), time.Duration(usage.Utime.Nano()+usage.Stime.Nano())
 	}
 	return e
 }

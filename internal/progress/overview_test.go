@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/gpu/lease"
 	"github.com/gpurun/gpurun/internal/host"
 	"github.com/gpurun/gpurun/internal/jobs"
+	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/view"
 )
 
@@ -74,10 +75,10 @@ func TestWriteLeases(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	var b strings.Builder
 	WriteLeases(&b, []lease.Lease{
-		{Label: "GPU 0", Name: "nightly", Exclusive: true, User: "ann", Owned: true, PID: 7, Created: now},
+		{Label: "GPU 0", Name: "nightly", Exclusive: true, User: "ann", Owned: true, Identity: proc.Identity{PID: 7}, Created: now},
 		{Label: "GPU 1", Name: "a", Memory: 4 << 30, User: "bob", Created: now},
 		{Label: "GPU 1", Name: "b", Memory: 1 << 30, User: "bob", Created: now, Expires: now.Add(90 * time.Minute)},
-		{Label: "GPU 2", Name: "c", Memory: 1 << 30, User: "bob", Owned: true, PID: 8, Created: now, Expires: now.Add(time.Hour)},
+		{Label: "GPU 2", Name: "c", Memory: 1 << 30, User: "bob", Owned: true, Identity: proc.Identity{PID: 8}, Created: now, Expires: now.Add(time.Hour)},
 	}, now)
 	want := `GPU 0  nightly  all of it  ann  until process 7 ends                       since 03:04:05
 GPU 1  a        4096 MiB   bob  until deallocated                          since 03:04:05

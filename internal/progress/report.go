@@ -278,7 +278,7 @@ func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
 	}
 	causes, rest := r.Causes, r.Failed
 	for _, f := range causes[:min(len(causes), shownCauses)] {
-		remedy := hints.Hint(f.Code, f.Value)
+		remedy := hints.Hint(fault.Code(f.Code), f.Value)
 		where := ""
 		if f.File != "" {
 			where = " of " + plain(f.File)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/orchestrator"
 )
@@ -80,21 +81,21 @@ func TestWriteReport(t *testing.T) {
 		"failed": func(r *orchestrator.Report) {
 			r.Succeeded, r.Failed = 998_749, 1251
 			r.Failures = []orchestrator.FailureReport{
-				{Kind: "record", Count: 1250, Line: 7, Example: "kernel returned invalid JSON: invalid character 'o' at byte 1"},
-				{Kind: "crash", Count: 1, Line: 123_456, Example: "\x1b[31mTraceback\x1b[0m (most recent call last):\n" + string(bytes.Repeat([]byte("deep "), 100))},
+				{Kind: "record", KindStats: chunk.KindStats{Count: 1250, Line: 7, Example: "kernel returned invalid JSON: invalid character 'o' at byte 1"}},
+				{Kind: "crash", KindStats: chunk.KindStats{Count: 1, Line: 123_456, Example: "\x1b[31mTraceback\x1b[0m (most recent call last):\n" + string(bytes.Repeat([]byte("deep "), 100))}},
 			}
 		},
 		"failed_apart": func(r *orchestrator.Report) {
 			r.Succeeded, r.Failed, r.Errors = 999_999, 1, "errors.jsonl"
-			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 1, Line: 1, Example: "no text"}}
+			r.Failures = []orchestrator.FailureReport{{Kind: "record", KindStats: chunk.KindStats{Count: 1, Line: 1, Example: "no text"}}}
 		},
 		"failed_upstream": func(r *orchestrator.Report) {
 			r.Succeeded, r.Failed = 999_998, 2
-			r.Failures = []orchestrator.FailureReport{{Kind: "upstream", Count: 2, Line: 1, Example: "the record already has an _error in the input"}}
+			r.Failures = []orchestrator.FailureReport{{Kind: "upstream", KindStats: chunk.KindStats{Count: 2, Line: 1, Example: "the record already has an _error in the input"}}}
 		},
 		"failed_both": func(r *orchestrator.Report) {
 			r.Succeeded, r.Failed = 999_997, 3
-			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 2, Line: 9, Example: "no text"}, {Kind: "upstream", Count: 1, Line: 1, Example: "the record already has an _error in the input"}}
+			r.Failures = []orchestrator.FailureReport{{Kind: "record", KindStats: chunk.KindStats{Count: 2, Line: 9, Example: "no text"}}, {Kind: "upstream", KindStats: chunk.KindStats{Count: 1, Line: 1, Example: "the record already has an _error in the input"}}}
 		},
 		"interrupted": func(r *orchestrator.Report) {
 			r.Succeeded, r.Pending = 700_000, 300_000
@@ -107,7 +108,7 @@ func TestWriteReport(t *testing.T) {
 		"stream": func(r *orchestrator.Report) {
 			r.Input, r.Output, r.Streamed, r.Folder = "-", "-", true, "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef"
 			r.Succeeded, r.Failed = 999_999, 1
-			r.Failures = []orchestrator.FailureReport{{Kind: "record", Count: 1, Line: 1, Example: "no text"}}
+			r.Failures = []orchestrator.FailureReport{{Kind: "record", KindStats: chunk.KindStats{Count: 1, Line: 1, Example: "no text"}}}
 		},
 		"stream_interrupted": func(r *orchestrator.Report) {
 			r.Streamed, r.Output, r.Folder, r.Succeeded, r.Pending = true, "-", "/home/me/.local/state/gpurun/jobs/20260301-120000-1-abcdef", 700_000, 300_000
@@ -222,7 +223,7 @@ func TestReportOfConcurrentWorkers(t *testing.T) {
 // The first line of a retry reports its result. Records that came in with an "_error" were
 // not retried, and dropped records did not necessarily succeed.
 func TestReportOfARetry(t *testing.T) {
-	upstream := []orchestrator.FailureReport{{Kind: "upstream", Count: 5}}
+	upstream := []orchestrator.FailureReport{{Kind: "upstream", KindStats: chunk.KindStats{Count: 5}}}
 	for _, test := range []struct {
 		report orchestrator.Report
 		want   string

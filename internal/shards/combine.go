@@ -306,14 +306,10 @@ func seconds(records int64, rate float64) float64 {
 // failureTally returns the statistics on failed records that a report was made of.
 func failureTally(r orchestrator.Report) (t chunk.Tally) {
 	for _, f := range r.Failures {
-		t.Add(chunk.Tally{Kinds: map[string]chunk.KindStats{f.Kind: statsOf(f)}})
+		t.Add(chunk.Tally{Kinds: map[string]chunk.KindStats{f.Kind: f.KindStats}})
 	}
 	for _, f := range r.Causes {
-		t.Add(chunk.Tally{Causes: map[string]chunk.KindStats{f.Kind + ": " + fault.Shape(f.Example): statsOf(f)}})
+		t.Add(chunk.Tally{Causes: map[string]chunk.KindStats{f.Kind + ": " + fault.Shape(f.Example): f.KindStats}})
 	}
 	return t
-}
-
-func statsOf(f orchestrator.FailureReport) chunk.KindStats {
-	return chunk.KindStats{Count: f.Count, Example: f.Example, Code: string(f.Code), Value: f.Value, Detail: f.Detail, Line: f.Line, Rows: f.Rows, File: f.File}
 }

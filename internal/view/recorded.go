@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -61,7 +62,7 @@ func Record(s orchestrator.Status) Recorded {
 	v.Strip = strip.show(v.Total, s.First, nil)
 	var examples []Failure
 	for _, e := range r.Examples {
-		examples = append(examples, Failure{Kind: e.Kind.String(), Line: e.Line, Detail: e.Detail})
+		examples = append(examples, Failure{Kind: e.Kind.String(), KindStats: chunk.KindStats{Line: e.Line, Detail: e.Detail}})
 	}
 	v.addFailures(report.Causes, report.Failures, examples...)
 	return r

@@ -28,7 +28,7 @@ type WorkerStarted struct {
 type WorkerPhase struct {
 	Slot   int    `json:"slot"`
 	Device string `json:"device"`
-	Start
+	wire.Start
 }
 
 // WorkerReady: the worker's kernel is open.

@@ -28,8 +28,8 @@ type WorkerReport struct {
 	WaitedOutput time.Duration `json:"waited_output_ns"`
 	BusyShare    float64       `json:"busy_share"`
 	// Start is how the slot's first kernel started.
-	Start Start   `json:"start,omitzero"`
-	Rate  float64 `json:"records_per_second"`
+	Start wire.Start `json:"start,omitzero"`
+	Rate  float64    `json:"records_per_second"`
 	// Restarts counts kernel processes started after one died, Retries batches that
 	// were computed again, Lost workers that had to be replaced.
 	Restarts int64 `json:"restarts"`
@@ -43,20 +43,6 @@ type WorkerReport struct {
 	Ready  time.Time `json:"-"`
 	Opened time.Time `json:"-"`
 }
-
-// Start is the start of a kernel: what it does now, and how long each phase has taken.
-type Start = wire.Start
-
-// StartPhase is a phase of the start of a kernel.
-type StartPhase = wire.StartPhase
-
-// The phases of a start.
-const (
-	StartImporting  = wire.StartImporting
-	StartLoading    = wire.StartLoading
-	StartFirstBatch = wire.StartFirstBatch
-	StartDone       = wire.StartDone
-)
 
 // SickDevice is a device that was retired because records failed on it that succeed on
 // another one.

@@ -2,10 +2,10 @@ package event
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins/kernel"
 )
 
@@ -26,6 +26,18 @@ type Slot struct {
 	Added bool `json:"-"`
 }
 
+// Devices returns the distinct devices of slots.
+func Devices(slots []Slot) (devices []gpu.Device) {
+	for _, slot := range slots {
+		for _, d := range slot.Devices {
+			if !slices.ContainsFunc(devices, d.Is) {
+				devices = append(devices, d)
+			}
+		}
+	}
+	return devices
+}
+
 // Key is the name of the device, the same for all slots on it.
 func (s Slot) Key() string { return s.Devices[0].String() }
 
@@ -41,16 +53,6 @@ func (s Slot) Device() kernel.Device {
 	}
 	return d
 }
-
-// Awaits is what keeps a worker's kernel from computing: the files of the next records, or a
-// server that cannot be reached or asks for a pause.
-type Awaits = wire.Awaits
-
-// What a kernel may wait for.
-const (
-	AwaitsFiles  = wire.AwaitsFiles
-	AwaitsServer = wire.AwaitsServer
-)
 
 // Trimmed is the result of asking one worker's kernel to free memory.
 type Trimmed struct {

@@ -27,13 +27,13 @@ type account struct {
 	shared        time.Duration // of the start, what another kernel would not repeat
 	before        int64         // records that were done when it was open
 	tuning        bool          // the worker is searching for its batch size
-	awaits        event.Awaits  // what the kernel waits for
+	awaits        wire.Awaits   // what the kernel waits for
 }
 
 // starts records how far the start of a kernel is. The report has the first complete one.
-func (a *account) starts(s event.Start) {
+func (a *account) starts(s wire.Start) {
 	a.shared, a.first = s.Imports.Shared, s.FirstBatch
-	if a.report.Start.Phase != event.StartDone {
+	if a.report.Start.Phase != wire.StartDone {
 		a.report.Start = s
 	}
 }

@@ -125,7 +125,7 @@ func (s *slotRun) retry(ctx context.Context, t queue.Task, e *fault.Error, blame
 		s.fleet.queue.GiveBack()
 		return nil
 	}
-	if t.Attempts <= max(0, s.fleet.Retries) {
+	if t.Attempts <= s.fleet.Retries {
 		s.fleet.queue.GiveBack(t)
 		return nil
 	}

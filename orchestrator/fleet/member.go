@@ -49,7 +49,7 @@ func (m *member) started(w *process.Worker) {
 }
 
 // starts records how far the start of the slot's kernel is.
-func (m *member) starts(s event.Start) {
+func (m *member) starts(s wire.Start) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.account.starts(s)
@@ -211,7 +211,7 @@ func (m *member) handedBack(has load) {
 func (m *member) fetches() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.account.awaits == event.AwaitsFiles
+	return m.account.awaits == wire.AwaitsFiles
 }
 
 // computed returns how many records the slot's workers have computed in this run.

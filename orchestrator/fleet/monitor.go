@@ -45,15 +45,8 @@ func (m *deviceMonitor) start(ctx context.Context, o Options) (wait func(), err 
 }
 
 // gpusOf returns the distinct GPUs of slots.
-func gpusOf(slots []event.Slot) (devices []gpu.Device) {
-	for _, slot := range slots {
-		for _, d := range slot.Devices {
-			if d.Kind == gpu.GPU && !slices.ContainsFunc(devices, func(other gpu.Device) bool { return d.String() == other.String() }) {
-				devices = append(devices, d)
-			}
-		}
-	}
-	return devices
+func gpusOf(slots []event.Slot) []gpu.Device {
+	return slices.DeleteFunc(event.Devices(slots), func(d gpu.Device) bool { return d.Kind != gpu.GPU })
 }
 
 // sample starts sampling the GPUs.

@@ -31,9 +31,11 @@ func (s *slotRun) open(ctx context.Context) *fault.Error {
 	s.fleet.monitor.hold(s.slot)
 	if kept := s.fleet.Pool.Take(key, wire.Renew{Figures: setup.Figures, Spend: setup.Spend}); kept != nil {
 		// Its kernel is open, and its first records were judged in the job that opened it.
-		s.begin(key, kept.Worker)
+		sources := kept.Sources
+		kept.Sources = nil // ready adds them again
+		s.begin(key, kept)
 		s.fleet.ledger.hear(s.slot.Number, &judge.First{})
-		return s.ready(kept.Sources, started)
+		return s.ready(sources, started)
 	}
 	var err error
 	if setup.SocketDir, err = socketDir(s.fleet.Options, fmt.Sprintf("w%d-%d", s.slot.Number, s.fleet.numbers.Add(1))); err != nil {
@@ -138,7 +140,7 @@ func (s *slotRun) park() bool {
 		return false
 	}
 	s.member.exited(0, nil)
-	pool.Give(s.session.poolKey, &process.Kept{Worker: s.session.worker, Sources: s.session.loaded})
+	pool.Give(s.session.poolKey, s.session.worker)
 	s.session = nil
 	return true
 }

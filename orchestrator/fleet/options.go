@@ -27,7 +27,7 @@ const FirstProbe = 30 * time.Second
 // Options are what a fleet must know of its job. Its functions are called by several goroutines.
 type Options struct {
 	Source    *input.Source
-	Check     func(chunk.Chunk) error // called with the first chunk
+	Check     func(chunk.Chunk) error // called with the first chunk; nil for none
 	BatchSize int
 	Window    int // how many batches a worker reads at a time
 	Lane      Lane

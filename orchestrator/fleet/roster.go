@@ -145,9 +145,7 @@ func (r *roster) workers(wanted func(*member) bool) (list []*process.Worker) {
 func everyone(*member) bool { return true }
 
 func on(device gpu.Device) func(*member) bool {
-	return func(m *member) bool {
-		return slices.ContainsFunc(m.slot.Devices, func(d gpu.Device) bool { return d.String() == device.String() })
-	}
+	return func(m *member) bool { return slices.ContainsFunc(m.slot.Devices, device.Is) }
 }
 
 func computing(m *member) bool { return m.load.size > 0 }

@@ -20,7 +20,6 @@ type session struct {
 	slot    event.Slot
 	member  *member
 	worker  *process.Worker
-	loaded  []wire.Source // the files that its kernel has loaded
 	poolKey string
 	hand    hand
 	due     time.Time   // when the part of the current task ends
@@ -253,7 +252,7 @@ func (s *session) watchFirst() (stop func()) {
 // the job stops and the worker's results are discarded; the returned fault is why the
 // worker is lost.
 func (s *session) checkSources(list []wire.Source, results bool) *fault.Error {
-	s.loaded = append(s.loaded, list...)
+	s.worker.Sources = append(s.worker.Sources, list...)
 	e := s.fleet.Sources(list, results)
 	if e == nil || e.Kind != fault.Stopped {
 		return e

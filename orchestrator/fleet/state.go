@@ -6,38 +6,31 @@ import (
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
-// stage is where a job is in its life. A job that runs to its end stays in the first.
-type stage int
-
-const (
-	running  stage = iota
-	draining       // workers end at their next batch boundary and get no more work
-	stopped        // what is being computed is discarded
-)
-
-// state is a job's stage, which only increases, and why it left the first.
+// state is whether a job was asked to end, which it does not take back, and why.
 type state struct {
 	mu    sync.Mutex
-	stage stage
+	ended bool
 	why   *fault.Error // the limit or the verdict that ended the job; nil: a request
 }
 
-// drain lets a running job drain and reports whether it was running.
+// drain ends a running job and reports whether it was running. Workers end at their next batch
+// boundary and get no more work.
 func (s *state) drain(why *fault.Error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage != running {
+	if s.ended {
 		return false
 	}
-	s.stage, s.why = draining, why
+	s.ended, s.why = true, why
 	return true
 }
 
-// stop ends a job, also one that is draining. The first reason counts.
+// stop ends a job, also one that is draining. What is being computed is discarded. The first reason
+// counts.
 func (s *state) stop(why *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage = stopped; s.why == nil {
+	if s.ended = true; s.why == nil {
 		s.why = why
 	}
 }
@@ -45,7 +38,7 @@ func (s *state) stop(why *fault.Error) {
 func (s *state) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stage == running
+	return !s.ended
 }
 
 // reason returns the limit or the verdict that ended the job, or nil.

@@ -4,8 +4,6 @@ package folder
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -246,11 +244,7 @@ func (f *Folder) MakeDirs() error {
 func (f *Folder) Save(m Manifest) error {
 	m.Version = manifestVersion
 	m.Sum = m.sum()
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := files.WriteDurably(f.Join(manifestFile), append(data, '\n'), files.PrivateMode); err != nil {
+	if err := files.WriteJSON(f.Join(manifestFile), m, files.PrivateMode); err != nil {
 		return fault.JobFiles.New("write job.json: %w", err)
 	}
 	return nil
@@ -297,7 +291,7 @@ const (
 )
 
 // streamFolder matches the names of such folders: see streamFolderPath.
-var streamFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{8}-\d{6}-\d+-[0-9a-f]{6}$`) })
+var streamFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{8}-\d{6}-\d+-[A-Z2-7]{6}$`) })
 
 // pruneStreams removes old folders of streams, and the data in those whose jobs were
 // killed. Users do not know these folders, so they would pile up.
@@ -365,10 +359,4 @@ func (f *Folder) CheckOwner(output string) error {
 	}
 	return fault.JobFolderTaken.New("the job folder %s belongs to the output %s, not to %s; move it or use another work folder",
 		f.Path, m.Spec.Output.Path, output)
-}
-
-func randomName() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func takeLock(ctx context.Context, path string, notice func(text string)) (*lock
 	}
 	host, _ := os.Hostname()
 	l := &lock{
-		file: file, holder: lockHolder{Host: host, Boot: bootID(), PID: os.Getpid(), Nonce: randomName()},
+		file: file, holder: lockHolder{Host: host, Boot: bootID(), PID: os.Getpid(), Nonce: rand.Text()},
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	observed := !holder.isDead(file)

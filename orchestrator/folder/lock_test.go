@@ -184,13 +184,13 @@ func TestLockRemovesOnlyRunDirs(t *testing.T) {
 		}
 		return path
 	}
-	link := filepath.Join(temp, "gpurun-0123456780")
+	link := filepath.Join(temp, "gpurun-ABCDEF2344")
 	if err := os.Symlink(make(filepath.Join(elsewhere, "linked")), link); err != nil {
 		t.Fatal(err)
 	}
 	for path, goes := range map[string]bool{
-		make(filepath.Join(temp, "gpurun-0123456789")):      true,
-		make(filepath.Join(elsewhere, "gpurun-0123456789")): false,
+		make(filepath.Join(temp, "gpurun-ABCDEF2345")):      true,
+		make(filepath.Join(elsewhere, "gpurun-ABCDEF2345")): false,
 		make(filepath.Join(temp, "gpurun-leases")):          false,
 		make(filepath.Join(temp, "gpurun-1000")):            false,
 		link:                                                false,

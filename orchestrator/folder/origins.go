@@ -69,15 +69,15 @@ func (j *jobFiles) outputsIn(dir string) map[string]bool {
 				}
 			}
 		case isJob:
-			names[output] = names[output] || j.noteErrors(filepath.Join(dir, entry.Name()), dir, names)
+			names[output] = names[output] || j.addErrors(filepath.Join(dir, entry.Name()), dir, names)
 		}
 	}
 	return names
 }
 
-// noteErrors notes the errors file of a job, if it is in the same folder. It reports whether
+// addErrors adds the errors file of a job, if it is in the same folder. It reports whether
 // the folder is a job's.
-func (j *jobFiles) noteErrors(folder, dir string, names map[string]bool) bool {
+func (j *jobFiles) addErrors(folder, dir string, names map[string]bool) bool {
 	m, err := At(folder).Manifest()
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)

@@ -20,11 +20,11 @@ func TestPruneStreams(t *testing.T) {
 		// keepsData: its job may be running, or gpurun did not create it.
 		keepsData bool
 	}{
-		{"20200101-000000-1-abcdef", 2 * keepStreams, false, false, false},
-		{"20200101-000000-2-abcdef", 2 * keepStreams, true, true, true},
-		{"20200101-000000-3-abcdef", keepStreams / 2, false, true, false},
-		{"20200101-000000-4-abcdef", keepStreams / 2, true, true, true},
-		{"20200101-000000-5-abcdef", keepKilled / 2, false, true, true},
+		{"20200101-000000-1-ABCDEF", 2 * keepStreams, false, false, false},
+		{"20200101-000000-2-ABCDEF", 2 * keepStreams, true, true, true},
+		{"20200101-000000-3-ABCDEF", keepStreams / 2, false, true, false},
+		{"20200101-000000-4-ABCDEF", keepStreams / 2, true, true, true},
+		{"20200101-000000-5-ABCDEF", keepKilled / 2, false, true, true},
 		{"out.jsonl.gpurun", 2 * keepStreams, false, true, true},
 		{"notes", 2 * keepStreams, false, true, true},
 	} {

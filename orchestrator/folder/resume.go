@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/internal/crash"
@@ -46,14 +45,6 @@ func (e *Earlier) Close() {
 // addNote adds a line for the user.
 func (e *Earlier) addNote(format string, args ...any) {
 	e.Notes = append(e.Notes, fmt.Sprintf(format, args...))
-}
-
-// UnlessRead returns a check of the input's first chunk, unless an earlier run has made it.
-func (e *Earlier) UnlessRead(check func(chunk.Chunk) error) func(chunk.Chunk) error {
-	if e.Resumes {
-		return func(chunk.Chunk) error { return nil }
-	}
-	return check
 }
 
 // Begin starts a new job in the folder. It creates the journal first: the job exists from the

@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +28,7 @@ func MakeTemp(note func(string)) (path, short string, err error) {
 			parent, len(parent), maxTempPath, shortTemp)
 		parent = shortTemp
 	}
-	path = filepath.Join(parent, tempPrefix+randomName()[:10])
+	path = filepath.Join(parent, tempPrefix+rand.Text()[:10])
 	note(path)
 	switch err = os.Mkdir(path, 0o700); {
 	case err != nil && short != "":
@@ -39,7 +40,7 @@ func MakeTemp(note func(string)) (path, short string, err error) {
 }
 
 // tempName matches the names of socket folders: see MakeTemp.
-var tempName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + tempPrefix + `[0-9a-f]{10}$`) })
+var tempName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + tempPrefix + `[A-Z2-7]{10}$`) })
 
 // removeTemp removes the folder that a killed holder left behind. It validates the
 // path first, since that comes from a file.

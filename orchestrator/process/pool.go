@@ -15,7 +15,7 @@ import (
 // Pool keeps workers, with their models loaded, for the next job. The zero value is empty.
 type Pool struct {
 	mu     sync.Mutex
-	idle   map[string][]*Kept
+	idle   map[string][]*Worker
 	infos  sync.Map // how kernels described themselves: asking one takes a process
 	dir    string   // for sockets
 	starts int
@@ -37,12 +37,6 @@ func (p *Pool) Templates(makeDir func() (string, error), keep time.Duration) (*T
 	return p.templates, nil
 }
 
-// Kept is a worker between two jobs.
-type Kept struct {
-	*Worker
-	Sources []wire.Source // what its kernel has loaded
-}
-
 // SocketDir creates a folder for the sockets of a worker, which may outlive its job.
 func (p *Pool) SocketDir(makeDir func() (string, error)) (string, error) {
 	p.mu.Lock()
@@ -60,7 +54,7 @@ func (p *Pool) SocketDir(makeDir func() (string, error)) (string, error) {
 }
 
 // Take returns a worker that is still alive, nil if there is none, for the next job.
-func (p *Pool) Take(key string, renew wire.Renew) *Kept {
+func (p *Pool) Take(key string, renew wire.Renew) *Worker {
 	if p == nil {
 		return nil
 	}
@@ -85,11 +79,11 @@ func (p *Pool) Take(key string, renew wire.Renew) *Kept {
 }
 
 // Give keeps a worker that has nothing to do.
-func (p *Pool) Give(key string, w *Kept) {
+func (p *Pool) Give(key string, w *Worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.idle == nil {
-		p.idle = make(map[string][]*Kept)
+		p.idle = make(map[string][]*Worker)
 	}
 	p.idle[key] = append(p.idle[key], w)
 }

@@ -58,6 +58,8 @@ type Worker struct {
 	log       string
 	logStart  int64        // where its own lines begin in the log
 	Stuck     []proc.Stuck // processes that could not be killed when it ended
+	// Sources are the files that its kernel has loaded, for the next job.
+	Sources []wire.Source
 }
 
 // Spec describes the worker to start.
@@ -74,9 +76,14 @@ type Spec struct {
 	Device    string
 }
 
+// openLog opens the log to append to it.
+func (s Spec) openLog() (*os.File, error) {
+	return os.OpenFile(s.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, files.PrivateMode)
+}
+
 // Start starts a worker process under a guard and sends it its setup.
 func Start(spec Spec) (*Worker, error) {
-	log, err := os.OpenFile(spec.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, files.PrivateMode)
+	log, err := spec.openLog()
 	if err != nil {
 		return nil, fault.JobFiles.New("create worker log: %w", err)
 	}

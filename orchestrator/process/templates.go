@@ -2,14 +2,10 @@ package process
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/proc"
 	"github.com/gpurun/gpurun/internal/template"
 	"github.com/gpurun/gpurun/internal/wire"
@@ -55,7 +51,7 @@ func (t *Templates) socket(s Spec) string {
 	if g := t.guards[s.Device]; g != nil && g.Lives() {
 		return g.Socket
 	}
-	log, err := os.OpenFile(s.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, files.PrivateMode)
+	log, err := s.openLog()
 	if err != nil {
 		return "" // the worker reports it
 	}

@@ -140,7 +140,7 @@ func (s *Search) Good() (workers int, settled bool) {
 	if s.settled || len(s.seen) == 0 {
 		return s.wanted, s.settled
 	}
-	return s.best(nearly).workers, false
+	return s.best().workers, false
 }
 
 // Refuse takes back the last decision to add workers, and settles.
@@ -269,7 +269,7 @@ func (s *Search) afterFlat(f Figures, base, tried point) Decision {
 	if middle := (base.workers + tried.workers) / 2; !s.middle && middle > base.workers && middle < tried.workers && pays(f, middle, middleGain) {
 		return s.tryMiddle(middle)
 	}
-	best := s.best(nearly)
+	best := s.best()
 	s.wanted = best.workers
 	return s.settle(f, best.rate, s.next(best))
 }
@@ -298,8 +298,8 @@ func (s *Search) decideDown(f Figures) Decision {
 	return s.change(fewer, fmt.Sprintf("%.0f threads compete for %.0f cores", f.Runnable, f.Cores))
 }
 
-// best returns the smallest count whose rate is at most slack below the best one.
-func (s *Search) best(slack float64) point {
+// best returns the smallest count that is nearly as fast as the best one.
+func (s *Search) best() point {
 	points := slices.Clone(s.seen)
 	slices.SortStableFunc(points, func(a, b point) int { return a.workers - b.workers })
 	top := points[0]
@@ -309,7 +309,7 @@ func (s *Search) best(slack float64) point {
 		}
 	}
 	for _, p := range points {
-		if p.rate.gain(top.rate) <= slack {
+		if p.rate.gain(top.rate) <= nearly {
 			return p
 		}
 	}

@@ -51,32 +51,24 @@ type Survey struct {
 	Notes []string
 }
 
-// Surveying is how to make one.
-type Surveying struct {
-	input.Limits
-	Ranges  int // of equal size by ceiling division
-	Cores   int
-	Columns []string
-	SkipBad bool
-}
-
-// Survey reads all of an input of files, and finds the ranges.
-func (i *Inputs) Survey(ctx context.Context, o Surveying) (s Survey, err error) {
-	count, err := i.Count(ctx, input.SplitRecords, o.Limits, nil)
+// Survey reads all of an input of files, a file on each core, and finds the ranges, of equal size by
+// ceiling division.
+func (i *Inputs) Survey(ctx context.Context, limits input.Limits, ranges, cores int) (s Survey, err error) {
+	count, err := i.Count(ctx, input.SplitRecords, limits, nil)
 	if err != nil {
 		return s, err
 	}
 	if count != nil {
-		cut, err := count.Cut(o.Ranges, 1)
+		cut, err := count.Cut(ranges, 1)
 		s.Records, s.Index.Places = cut.Records, cut.Chunks
 		return s, err
 	}
 	counts := make([]int64, len(i.Files))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(o.Cores)
+	group.SetLimit(cores)
 	for k, file := range i.Files {
 		group.Go(func() (err error) {
-			counts[k], err = file.count(ctx, format.Options{Columns: o.Columns, Threads: 1}, o.SkipBad)
+			counts[k], err = file.count(ctx, format.Options{Columns: i.options.Columns, Threads: 1}, i.options.SkipBad)
 			return err
 		})
 	}
@@ -86,12 +78,12 @@ func (i *Inputs) Survey(ctx context.Context, o Surveying) (s Survey, err error) 
 	for _, n := range counts {
 		s.Records += n
 	}
-	s.Records = max(0, s.Records-o.Offset)
-	if o.Limit > 0 {
-		s.Records = min(s.Records, o.Limit)
+	s.Records = max(0, s.Records-limits.Offset)
+	if limits.Limit > 0 {
+		s.Records = min(s.Records, limits.Limit)
 	}
 	s.Index.Files = counts
-	s.noteReread(i.Files, counts, o.Ranges)
+	s.noteReread(i.Files, counts, ranges)
 	return s, nil
 }
 

@@ -56,6 +56,7 @@ type Inputs struct {
 	// LeftOut are outputs of other jobs in the folders that were named.
 	LeftOut []string
 	missing string // the name of the only input, which does not exist
+	options Options
 }
 
 // File is one of them.
@@ -105,7 +106,7 @@ func Find(o Options) (*Inputs, error) {
 	if o.Streams == nil {
 		o.Streams = new(Streams)
 	}
-	all := &Inputs{Files: make([]File, len(found)), LeftOut: left}
+	all := &Inputs{Files: make([]File, len(found)), LeftOut: left, options: o}
 	var group errgroup.Group
 	group.SetLimit(openAtOnce)
 	for i, file := range found {

@@ -19,7 +19,7 @@ import (
 // Each passes the lines of the records that the limits select to yield, one file after the
 // other, until it returns false. No line is much longer than most. A damaged file ends where the
 // damage begins, if such files are skipped.
-func (i *Inputs) Each(ctx context.Context, limits input.Limits, most int64, skipBad bool, yield func(record.Line) bool) error {
+func (i *Inputs) Each(ctx context.Context, limits input.Limits, most int64, yield func(record.Line) bool) error {
 	number, more := int64(0), true
 	for k, file := range i.Files {
 		err := file.Each(ctx, format.Options{Threads: 1}, most, func(line record.Line) bool {
@@ -32,7 +32,7 @@ func (i *Inputs) Each(ctx context.Context, limits input.Limits, most int64, skip
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && !skipBad:
+		case err != nil && !i.options.SkipBad:
 			return fault.BadInput.Of(fault.Usage, "read input %s: %w", file.Name, err)
 		case !more:
 			return nil
@@ -230,7 +230,7 @@ func (l *sampledLines) Close() error {
 
 // EachBlobs calls yield with the values of bytes of each record, one file after the other, until it
 // returns false.
-func (i *Inputs) EachBlobs(ctx context.Context, options format.Options, skipBad bool, yield func([]format.Blob) bool) error {
+func (i *Inputs) EachBlobs(ctx context.Context, options format.Options, yield func([]format.Blob) bool) error {
 	for _, file := range i.Files {
 		lines, err := file.Lines(ctx, options)
 		more := true
@@ -245,7 +245,7 @@ func (i *Inputs) EachBlobs(ctx context.Context, options format.Options, skipBad 
 			})
 			lines.Close()
 		}
-		if err != nil && !skipBad || !more {
+		if err != nil && !i.options.SkipBad || !more {
 			return err
 		}
 	}

@@ -58,9 +58,7 @@ func streamFolder(workDir string) string {
 	if workDir == "" {
 		workDir = StateDir()
 	}
-	var random [3]byte
-	_, _ = rand.Read(random[:]) // never fails
-	name := fmt.Sprintf("%s-%d-%x", time.Now().UTC().Format("20060102-150405"), os.Getpid(), random)
+	name := fmt.Sprintf("%s-%d-%s", time.Now().UTC().Format("20060102-150405"), os.Getpid(), rand.Text()[:6])
 	return filepath.Join(files.Absolute(workDir), name)
 }
 

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -99,7 +97,7 @@ func (s *Spec) checkFile(what, path string) error {
 // checkArrayFiles refuses arrays that exist or belong to something else.
 func (s *Spec) checkArrayFiles() error {
 	for _, a := range s.Results.Arrays {
-		for _, other := range append(named("output", s.Output.Path), named("errors file", s.Output.Errors)...) {
+		for _, other := range append(Named("output", s.Output.Path), Named("errors file", s.Output.Errors)...) {
 			if files.Same(other.Path, a.Path) {
 				return fault.SameFile.New("the array %s is the %s", a.Path, other.Name).Set("column")
 			}
@@ -117,7 +115,7 @@ func (s *Spec) checkArrayFiles() error {
 // checkParts refuses a folder of parts that would replace files gpurun did not write.
 func (s *Spec) checkParts() error {
 	path, dir := s.Output.Path, filepath.Clean(s.Output.Path)
-	for _, other := range slices.Concat(named("errors file", s.Output.Errors), named("work folder", s.Resume.WorkDir), named("input", s.Inputs...)) {
+	for _, other := range slices.Concat(Named("errors file", s.Output.Errors), Named("work folder", s.Resume.WorkDir), Named("input", s.Inputs...)) {
 		if files.Inside(other.Path, dir) {
 			return fault.SameFile.New("the %s %s is in the output folder %s, which is replaced as a whole; choose another place", other.Name, other.Path, path)
 		}
@@ -138,7 +136,7 @@ func (s *Spec) checkParts() error {
 // CheckApart rejects an input or errors file inside the job folder, which is cleared
 // when a job starts.
 func (s *Spec) CheckApart(folder string) error {
-	for _, other := range append(named("errors file", s.Output.Errors), named("input", s.Inputs...)...) {
+	for _, other := range append(Named("errors file", s.Output.Errors), Named("input", s.Inputs...)...) {
 		if files.Inside(other.Path, folder) {
 			return fault.SameFile.New("the %s %s is in the job folder %s, which gpurun clears; move it to another place", other.Name, other.Path, folder)
 		}
@@ -162,22 +160,20 @@ func (s *Spec) NotMade(path string, err error) error {
 
 // KindOfDisk distinguishes a disk that cannot be written now from a wrong path.
 func KindOfDisk(err error) fault.Kind {
-	for _, disk := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, disk) {
-			return fault.Storage
-		}
+	if files.Unwritable(err) {
+		return fault.Storage
 	}
 	return fault.Usage
 }
 
-// namedFile is a file and the name that messages use for it.
-type namedFile struct{ Name, Path string }
+// NamedFile is a file and the name that messages use for it.
+type NamedFile struct{ Name, Path string }
 
-// named gives a name to those paths that are files.
-func named(name string, paths ...string) (list []namedFile) {
+// Named gives a name to those paths that are files.
+func Named(name string, paths ...string) (list []NamedFile) {
 	for _, path := range paths {
 		if path != "" && path != "-" {
-			list = append(list, namedFile{name, path})
+			list = append(list, NamedFile{name, path})
 		}
 	}
 	return list

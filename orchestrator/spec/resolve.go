@@ -188,7 +188,7 @@ func (s *Spec) setDefaults() {
 	if s.Failures.Timeout == 0 {
 		s.Failures.Timeout, s.LeastTimeout = DefaultTimeout, leastTimeout
 	}
-	setDefault(&s.Devices.Monitor, gpu.DefaultConfig())
+	s.Devices.Monitor = cmp.Or(s.Devices.Monitor, gpu.DefaultConfig())
 	if s.Input.Stdin == nil {
 		s.Input.Stdin = os.Stdin
 	}
@@ -222,10 +222,10 @@ func notesOn(c Config, r Results) (notes []string) {
 // checkNames refuses names that are not valid UTF-8: workers and job.json get them as
 // JSON, which would change them.
 func (s *Spec) checkNames() error {
-	all := slices.Concat(named("output", s.Output.Path), named("errors file", s.Output.Errors), named("work folder", s.Resume.WorkDir),
-		named("working folder", s.Dir), named("input", s.Inputs...))
+	all := slices.Concat(Named("output", s.Output.Path), Named("errors file", s.Output.Errors), Named("work folder", s.Resume.WorkDir),
+		Named("working folder", s.Dir), Named("input", s.Inputs...))
 	for _, a := range s.Output.Arrays {
-		all = append(all, namedFile{"array", a.Path})
+		all = append(all, NamedFile{"array", a.Path})
 	}
 	for _, one := range all {
 		if path := files.Absolute(one.Path); !utf8.ValidString(path) {
@@ -273,13 +273,6 @@ func (c Config) check() error {
 		}
 	}
 	return c.checkFetch()
-}
-
-func setDefault[T comparable](member *T, value T) {
-	var zero T
-	if *member == zero {
-		*member = value
-	}
 }
 
 // Acceptable lists the changes that a user may accept.

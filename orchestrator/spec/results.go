@@ -98,7 +98,7 @@ func results(c Config) (r Results, err error) {
 	for _, a := range c.Output.Arrays {
 		r.Columns.Arrays = append(r.Columns.Arrays, columns.ArraySpec{Name: a.Column, Half: strings.HasSuffix(a.Path, halfEnding)})
 	}
-	r.KeepFailed = (r.Format.Table || r.Batch) && c.Output.Errors == "" && r.Target.kind != stream
+	r.KeepFailed = (r.Format.Table || r.Batch) && c.Output.Errors == "" && !r.Streamed()
 	if r.Target.kind == parts {
 		r.PartBytes = c.Output.PartBytes
 	}
@@ -127,7 +127,7 @@ func (o Output) ArrayFiles() (paths []string) {
 // Unresumable returns why a job cannot resume, "" if it can: a stream cannot be written
 // twice.
 func (r Results) Unresumable() string {
-	if r.Target.kind == stream {
+	if r.Streamed() {
 		return "its output is a stream"
 	}
 	return ""
@@ -138,7 +138,7 @@ func (r Results) Streamed() bool { return r.Target.kind == stream }
 
 // Lasting returns the path of a file that only a job needs which can resume; "" in others.
 func (r Results) Lasting(path string) string {
-	if r.Target.kind == stream {
+	if r.Streamed() {
 		return ""
 	}
 	return path
@@ -147,7 +147,7 @@ func (r Results) Lasting(path string) string {
 // Stopped completes the fault that stops a job before it mixes two versions of something. One
 // that cannot resume must start again.
 func (r Results) Stopped(e *fault.Error) *fault.Error {
-	if r.Target.kind != stream {
+	if !r.Streamed() {
 		return e
 	}
 	return fault.New(e.Kind, "%w; run the job again", e).Set(fault.Advised)
@@ -170,7 +170,7 @@ func (r Results) SamePlan(was Results) bool {
 // Flush returns after which time a record of a slow stream is computed before its chunk is full;
 // 0 for never. Where the output's borders depend on chunks, they must depend on the content alone.
 func (r Results) Flush(after time.Duration) time.Duration {
-	if !r.Format.Table && (r.Target.kind == stream || r.Target.kind == file && !r.CutsUnits()) {
+	if !r.Format.Table && (r.Streamed() || r.Target.kind == file && !r.CutsUnits()) {
 		return after
 	}
 	return 0
@@ -215,7 +215,7 @@ func (s *Spec) Part(path string) commit.PartOptions {
 
 // Journal creates the journal of a new job; nil if it cannot resume.
 func (r Results) Journal(path string) (*commit.Journal, error) {
-	if r.Target.kind == stream {
+	if r.Streamed() {
 		return nil, nil
 	}
 	return commit.CreateJournal(path)
@@ -227,7 +227,7 @@ const lastWrite = time.Second
 // Unread returns a channel that tells an aborted job that nobody reads what it writes. A
 // write to a file completes.
 func (r Results) Unread() <-chan time.Time {
-	if r.Target.kind != stream && r.Errors.kind != stream {
+	if !r.Streamed() && r.Errors.kind != stream {
 		return nil
 	}
 	return time.After(lastWrite)
@@ -235,29 +235,36 @@ func (r Results) Unread() <-chan time.Time {
 
 // checkArrays refuses arrays that cannot be written.
 func checkArrays(o Output, r Results) error {
+	if e := arrayFault(o, r); e != nil {
+		return e.Set("column")
+	}
+	return nil
+}
+
+func arrayFault(o Output, r Results) *fault.Error {
 	for i, a := range o.Arrays {
 		switch {
 		case a.Column == "" || a.Path == "":
-			return fault.BadArray.New("an array needs the name of a column and a file").Set("column")
+			return fault.BadArray.New("an array needs the name of a column and a file")
 		case a.Column == "_error":
-			return fault.BadArray.New("_error marks failed records; it cannot be an array").Set("column")
+			return fault.BadArray.New("_error marks failed records; it cannot be an array")
 		case !strings.HasSuffix(a.Path, arrayEnding):
-			return fault.BadArray.New("column %q: the name of the array %s must end in %s, or in %s for half precision", a.Column, a.Path, arrayEnding, halfEnding).Set("column")
+			return fault.BadArray.New("column %q: the name of the array %s must end in %s, or in %s for half precision", a.Column, a.Path, arrayEnding, halfEnding)
 		case strings.HasSuffix(a.Path, maskEnding):
-			return fault.BadArray.New("column %q: %s is the name of a mask; choose another", a.Column, a.Path).Set("column")
+			return fault.BadArray.New("column %q: %s is the name of a mask; choose another", a.Column, a.Path)
 		case At(a.Path).kind == stream:
-			return fault.BadArray.New("column %q: the array %s is not a regular file", a.Column, a.Path).Set("column")
-		case r.Target.kind == stream:
-			return fault.NeedsFile.New("column %q cannot be stored as an array: that needs an output file, because row i belongs to line i of it", a.Column).Set("column")
+			return fault.BadArray.New("column %q: the array %s is not a regular file", a.Column, a.Path)
+		case r.Streamed():
+			return fault.NeedsFile.New("column %q cannot be stored as an array: that needs an output file, because row i belongs to line i of it", a.Column)
 		case r.Format.Table:
-			return fault.BadArray.New("column %q cannot be stored as an array beside a table, which has typed columns of its own", a.Column).Set("column")
+			return fault.BadArray.New("column %q cannot be stored as an array beside a table, which has typed columns of its own", a.Column)
 		}
 		for _, other := range o.Arrays[:i] {
 			if other.Column == a.Column {
-				return fault.BadArray.New("column %q is stored as an array twice", a.Column).Set("column")
+				return fault.BadArray.New("column %q is stored as an array twice", a.Column)
 			}
 			if files.Same(other.Path, a.Path) {
-				return fault.SameFile.New("the columns %q and %q are stored in the same file %s", other.Column, a.Column, a.Path).Set("column")
+				return fault.SameFile.New("the columns %q and %q are stored in the same file %s", other.Column, a.Column, a.Path)
 			}
 		}
 	}

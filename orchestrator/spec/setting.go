@@ -77,11 +77,10 @@ type Setting struct {
 	Least int64
 	// Zero, unless 0, is stored for an explicit 0: the zero value of a field means its default.
 	Zero int64
-	// Words are accepted in addition to the values of the kind. With Only, nothing else is
-	// accepted. Stored in a bool, the last word is true. The word auto is stored as Auto, or as
+	// Words are accepted in addition to the values of the kind; a text must be one of them.
+	// Stored in a bool, the last word is true. The word auto is stored as Auto, or as
 	// an empty text; or AutoField, if set, is the bool that it sets.
 	Words     []string
-	Only      bool
 	AutoField string
 	// Try are values worth suggesting.
 	Try []string
@@ -116,6 +115,9 @@ type settable interface{ Set(text string) error }
 // Numeric reports whether the setting is a number of something.
 func (s Setting) Numeric() bool { return s.Kind == Int || s.Kind == Duration || s.Kind == Size }
 
+// OneOf reports whether the setting takes its Words and nothing else.
+func (s Setting) OneOf() bool { return s.Kind == Text && len(s.Words) > 0 }
+
 // IsList reports whether the setting takes several values.
 func (s Setting) IsList() bool { return s.Kind == List || s.Kind == Repeated }
 
@@ -139,7 +141,7 @@ var wanted = map[Kind]string{
 
 // Wanted describes the values that the setting takes.
 func (s Setting) Wanted() string {
-	if s.Only {
+	if s.OneOf() {
 		return anyOf(s.Words...)
 	}
 	return anyOf(append([]string{cmp.Or(wanted[s.Kind], "text")}, s.Words...)...)
@@ -159,7 +161,7 @@ func (s Setting) Check(text string) error {
 	switch {
 	case slices.Contains(s.Words, text):
 		return nil
-	case s.Only:
+	case s.OneOf():
 		return s.wrong(s.Wanted(), text)
 	case s.Kind == Bool:
 		if _, err := strconv.ParseBool(text); err != nil {
@@ -168,24 +170,17 @@ func (s Setting) Check(text string) error {
 	case s.Kind == Text && s.Least > 0 && strings.TrimSpace(text) == "":
 		return fault.BadValue.New("%s is empty", s.Name).Set(s.Name)
 	case s.Numeric():
-		n, ok := s.number(text)
-		if !ok {
+		switch n, ok := s.number(text); {
+		case !ok:
 			return s.wrong(s.Wanted(), text)
+		case n >= s.Least:
+		case s.Kind == Duration && s.Least == 1:
+			return s.wrong("more than 0s", text)
+		default:
+			return s.wrong(anyOf(append([]string{"at least " + s.Format(s.Least)}, s.Words...)...), text)
 		}
-		return s.checkNumber(n, text)
 	}
 	return nil
-}
-
-// checkNumber checks the range of a number; text is how the user wrote it.
-func (s Setting) checkNumber(n int64, text string) error {
-	switch {
-	case n >= s.Least:
-		return nil
-	case s.Kind == Duration && s.Least == 1:
-		return s.wrong("more than 0s", text)
-	}
-	return s.wrong(anyOf(append([]string{"at least " + s.Format(s.Least)}, s.Words...)...), text)
 }
 
 // number parses a number.
@@ -271,7 +266,7 @@ func (s Setting) store(field reflect.Value, text string) error {
 		field.SetZero()
 	case field.Kind() == reflect.String:
 		field.SetString(text)
-	case field.Kind() == reflect.Bool && s.Only:
+	case field.Kind() == reflect.Bool && s.OneOf():
 		field.SetBool(text == s.Words[len(s.Words)-1])
 	case field.Kind() == reflect.Bool:
 		on, _ := strconv.ParseBool(text)
@@ -310,10 +305,10 @@ func Check(config any, settings ...Setting) error {
 		var err error
 		switch {
 		case field.IsZero():
-		case field.Kind() == reflect.String && s.Only:
+		case field.Kind() == reflect.String && s.OneOf():
 			err = s.Check(field.String())
 		case field.CanInt() && s.Numeric() && !(field.Int() < 0 && (s.Zero < 0 || field.Int() == Auto && s.AutoField == "" && len(s.Words) > 0)):
-			err = s.checkNumber(field.Int(), s.Format(field.Int()))
+			err = s.Check(s.Format(field.Int()))
 		}
 		if err != nil {
 			return err

@@ -150,7 +150,7 @@ func TestShapes(t *testing.T) {
 			value = "7s"
 		case s.Numeric():
 			value = "7"
-		case s.Only:
+		case s.OneOf():
 			value = s.Words[len(s.Words)-1]
 		default:
 			value = "x"

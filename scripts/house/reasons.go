@@ -17,6 +17,7 @@ var reasons = map[string]string{
 	"gpu":          "what embedding programs import: inventory, state and monitor of devices",
 
 	"orchestrator.order":       "embeds the Spec, whose methods count",
+	"orchestrator.job":         "embeds what was prepared, whose methods count",
 	"plugins/kerneltest.trial": "a file per group of checks",
 	"plugins.Batch":            "records, members, fetched files and columns have a file each",
 	"plugins/openai.settings":  "requests, answers and templates read their own",

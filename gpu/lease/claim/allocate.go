@@ -22,7 +22,7 @@ func Allocate(ctx context.Context, rules lease.Config, devices []gpu.Device, r l
 	}
 	r.Quota, r.Limits, r.Number, r.OneOfAName = rules.QuotaOf(r.Name), rules.Limits(), 1, true
 	r.Prefer = r.Quota.Prefer()
-	r.GPUs = func(ctx context.Context) ([]lease.GPU, error) { return Cards(ctx, devices, gpu.Options{}) }
+	r.GPUs = cards(devices, gpu.Options{})
 	held, err := folder.Acquire(ctx, r)
 	if err != nil {
 		return nil, gpu.Device{}, err

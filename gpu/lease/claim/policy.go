@@ -172,10 +172,9 @@ func (p Policy) leased(ctx context.Context, wanted orchestrator.ClaimRequest, re
 	})
 	claim.Memory, claim.Release = p.Memory, held.Release
 	claim.More = func(ctx context.Context, device gpu.Device, bytes uint64) error { // without waiting for it
-		return held.Extend(ctx, lease.Request{
-			Name: request.Name, GPUs: cards([]gpu.Device{device}, gpu.Options{}), Each: true, Memory: bytes,
-			Prefer: request.Prefer, Owned: true, Limits: request.Limits, Quota: request.Quota,
-		})
+		further := request
+		further.GPUs, further.Each, further.Memory, further.Wait = cards([]gpu.Device{device}, gpu.Options{}), true, bytes, 0
+		return held.Extend(ctx, further)
 	}
 	claim.Keep = func(used []gpu.Device) {
 		held.Keep(func(l lease.Lease) bool {
