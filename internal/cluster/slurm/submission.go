@@ -90,7 +90,7 @@ func (s *Submission) submitShards(ctx context.Context, indices []int, before que
 	if err := os.MkdirAll(s.Job.Logs, files.PrivateDirMode); err != nil {
 		return fault.Slurm.New("create the folder of scripts and logs: %w", err)
 	}
-	record := Record{Created: time.Now(), Name: s.Job.Name}
+	record := Record{Created: time.Now()}
 	submitted := s.submitArrays(ctx, indices, stamp, &record)
 	if submitted == nil {
 		record.Merge, submitted = s.submitMerge(ctx, append(before.jobs, record.Jobs()...), stamp, before.merges)
@@ -123,7 +123,7 @@ func (s *Submission) submitArrays(ctx context.Context, indices []int, stamp stri
 			return err
 		}
 		crash.Point("array-submitted")
-		record.Arrays = append(record.Arrays, Submitted{Job: id, Offset: array.Offset, Tasks: cluster.ArrayText(array.Tasks), Script: path})
+		record.Arrays = append(record.Arrays, Submitted{Job: id, Offset: array.Offset, Script: path})
 		if err := s.record(*record, stamp); err != nil {
 			return err
 		}
@@ -150,7 +150,8 @@ func (s *Submission) submitMerge(ctx context.Context, after []string, stamp stri
 	var options []string
 	when := "at once"
 	if len(after) > 0 {
-		options, when = []string{AfterAny(after)}, "after "+jobsText(after)
+		// However they end: a failed or requeued task must not prevent the merge.
+		options, when = []string{"--dependency=afterany:" + strings.Join(after, ":")}, "after "+jobsText(after)
 	}
 	id, err := Submit(ctx, script, options...)
 	if err != nil {
