@@ -74,7 +74,7 @@ func (a *Attempt) FixLayout(ctx context.Context, proposed columns.Layout) (colum
 		select {
 		case <-time.After(layoutPoll):
 		case <-ctx.Done():
-			return proposed, fault.Interrupted.New("stopped on request")
+			return proposed, stopped(ctx, ctx.Err())
 		}
 	}
 	return a.run.Agreement().FixLayout(proposed)

@@ -207,7 +207,7 @@ func (m *merge) claim(ctx context.Context) (err error) {
 			case <-time.After(beatInterval(watch.lostAfter) / 2):
 				continue
 			case <-ctx.Done():
-				return fault.Interrupted.New("stopped on request")
+				return stopped(ctx, ctx.Err())
 			}
 		}
 		if _, done := m.overtaken(); done {
@@ -255,9 +255,7 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 		}
 	}
 	if err != nil {
-		if ctx.Err() != nil && fault.As(err) == nil {
-			err = fault.Interrupted.New("stopped on request")
-		}
+		err = stopped(ctx, err)
 		_ = m.attempt.finish(endState(err), err)
 		return Merged{}, err
 	}

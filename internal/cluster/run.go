@@ -65,7 +65,7 @@ func open(output string, number int) (*Run, error) {
 	switch {
 	case r.Version != manifestVersion:
 		return nil, fault.RunDamaged.New("%s has version %d, but this gpurun writes version %d", path, r.Version, manifestVersion)
-	case compact(&r.Manifest) != nil || r.Sum != r.sum():
+	case r.Sum != r.sum():
 		return nil, fault.RunDamaged.New("%s is damaged: its checksum is wrong", path)
 	case r.Shards < 1 || r.Shards > MaxShards || r.Records < 0 || r.First < 0:
 		return nil, fault.RunDamaged.New("%s is damaged: %d shards of %d records", path, r.Shards, r.Records)
@@ -80,8 +80,7 @@ func open(output string, number int) (*Run, error) {
 // to any file, and removes access for others.
 func makePrivate(path string) error {
 	err := files.MakePrivate(path)
-	var other *files.NotOwnError
-	if errors.As(err, &other) {
+	if other, ok := errors.AsType[*files.NotOwnError](err); ok {
 		return fault.RunFolderTaken.New("the run folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
 	}
 	return err
@@ -96,9 +95,6 @@ func create(m Manifest, number int) (*Run, error) {
 		return nil, fault.BadShardNumber.New("a run has 1 to %d shards, not %d", MaxShards, m.Shards).Set("shard")
 	}
 	m.Version, m.ID, m.Created = manifestVersion, randomName(), time.Now().UTC().Truncate(time.Second)
-	if err := compact(&m); err != nil {
-		return nil, err
-	}
 	m.Sum = m.sum()
 	r := &Run{Manifest: m, Dir: numbered(Folder(m.Output), number), number: number}
 	for _, dir := range []string{"", attemptsDir, claimsDir, commitsDir} {
