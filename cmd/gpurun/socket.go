@@ -35,7 +35,7 @@ func openServers(o options, config *orchestrator.Config, v *view.Collector, disp
 			output = full
 		}
 	}
-	entry := jobs.Entry{Info: jobs.Info{Name: o.Lease.Name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output}, Command: commandLine()}
+	entry := jobs.Entry{Info: jobs.Info{Name: o.Lease.Name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output}}
 	registration, err := jobs.Register(entry)
 	if err != nil {
 		display.Event(orchestrator.Notice{Text: "gpurun status cannot show this job: " + err.Error()})

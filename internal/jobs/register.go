@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// Info identifies a job. It has no command line, which may contain secrets.
+// Info identifies a job, without its command line, which may contain secrets.
 type Info struct {
 	ID string `json:"id"`
 	// Name is the user's name for the job, "" if none.
@@ -28,8 +28,7 @@ type Info struct {
 // Entry is the content of a job's file. It never changes.
 type Entry struct {
 	Info
-	Command string `json:"command"`
-	Socket  string `json:"socket"`
+	Socket string `json:"socket"`
 }
 
 // maxSocketPath is the maximum length of a Unix socket's path, with a margin: the error of
