@@ -329,7 +329,6 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	adopted := w.adopt(a.Earlier(), config)
 	own := *w.session
 	own.ctx, own.follow = ctx, showProgress(a)
-	started := time.Now()
 	report, err := w.job.runJob(&own, config, orchestrator.Run, shardHints{})
 	if e := fault.As(err); adopted && e != nil && slices.Contains(unusable, e.Code) {
 		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
@@ -344,7 +343,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	if err != nil && !errors.Is(err, errSomeFailed) {
 		return cluster.Result{}, limits.explain(err)
 	}
-	return shardResult(ctx, report, config, time.Since(started))
+	return shardResult(ctx, report, config)
 }
 
 // arrays returns where an attempt writes the arrays.
@@ -434,13 +433,10 @@ func showProgress(a *cluster.Attempt) func(*view.Collector) {
 }
 
 // shardResult describes a finished shard.
-func shardResult(ctx context.Context, report orchestrator.Report, config orchestrator.Config, took time.Duration) (cluster.Result, error) {
+func shardResult(ctx context.Context, report orchestrator.Report, config orchestrator.Config) (cluster.Result, error) {
 	result := cluster.Result{
 		Counts:  chunk.Counts{Records: report.In, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
-		Skipped: len(report.SkippedInputs), Rate: report.Rate, Elapsed: took, Kinds: make(map[string]int64), Usage: report.Usage,
-	}
-	for _, kind := range report.Failures {
-		result.Kinds[kind.Kind] += kind.Count
+		Skipped: len(report.SkippedInputs), Rate: report.Rate, Usage: report.Usage,
 	}
 	for _, a := range report.Arrays {
 		result.Arrays = append(result.Arrays, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})

@@ -47,8 +47,6 @@ type Merged struct {
 	Sum chunk.FileSum `json:"sum"`
 	// Arrays are the checksums of the files in Manifest.Arrays.
 	Arrays []chunk.FileSum `json:"arrays,omitempty"`
-	// Kinds are the failed records by kind.
-	Kinds map[string]int64 `json:"kinds,omitempty"`
 	// Skipped is how many input files could not be read to their end, counted once for each
 	// shard that read them.
 	Skipped  int       `json:"skipped_inputs,omitempty"`
@@ -170,16 +168,13 @@ func (m Merged) changed(parts bool) bool {
 
 // readResults reads the commits of all shards.
 func (m *merge) readResults() (err error) {
-	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors, Kinds: make(map[string]int64)}
+	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors}
 	if m.results, err = m.run.Results(); err != nil {
 		return err
 	}
 	for _, result := range m.results {
 		m.merged.Counts.Add(result.Counts)
 		m.merged.Skipped += result.Skipped
-		for kind, n := range result.Kinds {
-			m.merged.Kinds[kind] += n
-		}
 	}
 	return nil
 }

@@ -200,14 +200,11 @@ type Result struct {
 	Arrays []chunk.FileSum `json:"arrays,omitempty"`
 	// Usage is what the kernels have counted, such as requests, in all attempts at the shard.
 	Usage map[string]int64 `json:"usage,omitempty"`
-	// Kinds are the failed records by kind.
-	Kinds map[string]int64 `json:"kinds,omitempty"`
 	// Skipped is how many input files could not be read to their end.
 	Skipped int `json:"skipped_inputs,omitempty"`
 	// Rate is in records per second.
-	Rate     float64       `json:"records_per_second"`
-	Elapsed  time.Duration `json:"elapsed_ns"`
-	Finished time.Time     `json:"finished"`
+	Rate     float64   `json:"records_per_second"`
+	Finished time.Time `json:"finished"`
 	Who
 }
 
