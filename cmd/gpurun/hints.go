@@ -3,13 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // onCPU is the advice for a job without a usable GPU.
@@ -131,7 +132,7 @@ func (reportHints) Retry(r orchestrator.Report) string {
 	if r.Streamed {
 		return ""
 	}
-	if full, err := filepath.Abs(filepath.Clean(r.Output) + ".gpurun"); err != nil || full != r.Folder {
+	if files.Absolute(r.Output)+spec.FolderSuffix != r.Folder {
 		return fmt.Sprintf("gpurun retry --work-dir %s %s", progress.InFolder(r, ".."), r.Output)
 	}
 	return "gpurun retry " + r.Output

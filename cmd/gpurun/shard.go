@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -332,11 +331,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	report, err := w.job.runJob(&own, config, orchestrator.Run, shardHints{})
 	if e := fault.As(err); adopted && e != nil && slices.Contains(unusable, e.Code) {
 		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
-		for _, path := range append([]string{config.Output.Path, config.Output.Errors, filepath.Clean(config.Output.Path) + ".gpurun"}, config.Output.ArrayFiles()...) {
-			if err := os.RemoveAll(path); err != nil {
-				return cluster.Result{}, fault.JobFiles.Wrap(err)
-			}
-		}
+		a.Discard()
 		report, err = w.job.runJob(&own, config, orchestrator.Run, shardHints{})
 	}
 	w.concurrent = report.Concurrency > 0

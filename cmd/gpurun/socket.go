@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/progress"
@@ -31,9 +31,7 @@ func (j runningJob) Cancel() { j.stops.cancel() }
 func openServers(o options, config *orchestrator.Config, v *view.Collector, display progress.Display, stops *stops) (id string, m *metrics.Metrics, end func(), err error) {
 	output := config.Output.Path
 	if output != "-" {
-		if full, err := filepath.Abs(output); err == nil {
-			output = full
-		}
+		output = files.Absolute(output)
 	}
 	entry := jobs.Entry{Info: jobs.Info{Name: o.Lease.Name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output}}
 	registration, err := jobs.Register(entry)

@@ -185,14 +185,12 @@ func (a *Attempt) finish(state string, err error) error {
 	return writeJSON(a.join(endFile), e)
 }
 
-// discard removes the output of an attempt that another one has beaten.
-func (a *Attempt) discard() {
+// Discard removes the output of the attempt and its job folder.
+func (a *Attempt) Discard() {
 	paths := []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"}
 	arrays, _ := filepath.Glob(a.join("column-*.npy"))
 	for _, path := range append(paths, arrays...) {
-		if path != "" {
-			_ = os.RemoveAll(path)
-		}
+		_ = os.RemoveAll(path)
 	}
 }
 

@@ -275,7 +275,7 @@ func (r *Run) Clean() (removed bool) {
 			a := &Attempt{run: r, dir: filepath.Join(dir, entry.Name())}
 			_, err := os.Lstat(a.Output())
 			removed = removed || err == nil
-			a.discard()
+			a.Discard()
 		}
 	}
 	return removed

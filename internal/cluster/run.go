@@ -26,10 +26,7 @@ type Run struct {
 
 // Folder returns the run folder of an output.
 func Folder(output string) string {
-	if full, err := filepath.Abs(output); err == nil {
-		output = full
-	}
-	return filepath.Clean(output) + folderSuffix
+	return files.Absolute(output) + folderSuffix
 }
 
 func (r *Run) join(names ...string) string {

@@ -221,7 +221,7 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 		return err
 	case !won:
 		w.Notice(fmt.Sprintf("shard %d was already committed by another attempt, whose results are kept", s.Index))
-		a.discard()
+		a.Discard()
 		return a.finish(endDuplicate, nil)
 	}
 	w.outcome.Computed = append(w.outcome.Computed, s.Index)
