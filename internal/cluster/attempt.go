@@ -195,20 +195,19 @@ func (a *Attempt) Discard() {
 }
 
 // claimAfter makes the attempt the one that computes its shard, if the current claim still is
-// the one that the caller has seen.
-func (a *Attempt) claimAfter(seen int) (bool, error) {
-	if err := a.writeBeat(); err != nil { // or others would not see that it is alive
-		return false, storage("write the attempt's beat", err)
+// the one that the caller has seen. An attempt that claims nothing leaves no folder.
+func (a *Attempt) claimAfter(seen int) (won bool, err error) {
+	err = storage("write the attempt's beat", a.writeBeat()) // or others would not see that it is alive
+	if err == nil {
+		won, err = publish(a.join(attemptFile), a.run.claimPath(a.key, seen+1))
 	}
-	won, err := publish(a.join(attemptFile), a.run.claimPath(a.key, seen+1))
 	if won {
 		a.claim = seen + 1
+	} else {
+		_ = os.RemoveAll(a.dir)
 	}
 	return won, err
 }
-
-// drop removes the folder of an attempt that has claimed nothing.
-func (a *Attempt) drop() { _ = os.RemoveAll(a.dir) }
 
 // commit publishes the result of a finished shard. It returns false if another attempt was
 // first; then that one's output counts.

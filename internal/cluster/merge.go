@@ -213,11 +213,10 @@ func (m *merge) claim(ctx context.Context) (err error) {
 			return err
 		}
 		won, err := a.claimAfter(s.Claims)
-		if err != nil || !won {
-			a.drop()
-			if err != nil {
-				return err
-			}
+		if err != nil {
+			return err
+		}
+		if !won {
 			continue
 		}
 		m.attempt, m.merged.Attempt = a, a.info.Attempt

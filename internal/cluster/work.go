@@ -188,7 +188,6 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 	}
 	won, err := a.claimAfter(s.Claims)
 	if err != nil || !won {
-		a.drop()
 		// A network file system may show an old list of claims for a while.
 		time.Sleep(time.Duration(rand.Int64N(int64(lostClaim))))
 		return err
