@@ -121,15 +121,16 @@ func hintedFault(e *fault.Error) *fault.Error {
 	return &c
 }
 
-// reportHints completes reports with flags and commands.
-type reportHints struct{}
+// reportHints completes reports with flags and commands. The failed records of a shard cannot be
+// retried alone.
+type reportHints struct{ isShard bool }
 
 func (reportHints) Hint(code orchestrator.Code, value string) string { return hint(code, value) }
 
-// Retry returns the command that retries the failed records of a finished job; "" if they
-// were written to a stream.
-func (reportHints) Retry(r orchestrator.Report) string {
-	if r.Streamed {
+// Retry returns the command that retries the failed records of a finished job; "" if there is none,
+// as for those that were written to a stream.
+func (h reportHints) Retry(r orchestrator.Report) string {
+	if r.Streamed || h.isShard {
 		return ""
 	}
 	if files.Absolute(r.Output)+spec.FolderSuffix != r.Folder {

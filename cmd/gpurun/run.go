@@ -105,7 +105,7 @@ type runner func(context.Context, orchestrator.Config) (orchestrator.Report, err
 // execute runs a job with do and displays it as the flags request.
 func (j *jobCommand) execute(cmd *cobra.Command, do runner) error {
 	return j.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
-		_, err := j.runJob(s, config, do, reportHints{})
+		_, err := j.runJob(s, config, do)
 		return err
 	})
 }
@@ -154,7 +154,7 @@ func (j *jobCommand) inSession(cmd *cobra.Command, run func(*jobSession, orchest
 }
 
 // runJob runs one job and displays it.
-func (j *jobCommand) runJob(s *jobSession, config orchestrator.Config, do runner, hints progress.Hints) (orchestrator.Report, error) {
+func (j *jobCommand) runJob(s *jobSession, config orchestrator.Config, do runner) (orchestrator.Report, error) {
 	job := view.NewCollector(time.Now)
 	if s.follow != nil {
 		s.follow(job)
@@ -176,12 +176,12 @@ func (j *jobCommand) runJob(s *jobSession, config orchestrator.Config, do runner
 	err = j.origins.explain(err)
 	closeServers()
 	display.Close()
-	return report, j.conclude(report, err, s, hints)
+	return report, j.conclude(report, err, s)
 }
 
 // conclude shows the report and returns the error that decides the exit status.
-func (j *jobCommand) conclude(report orchestrator.Report, err error, s *jobSession, hints progress.Hints) error {
-	started := !report.Started.IsZero()
+func (j *jobCommand) conclude(report orchestrator.Report, err error, s *jobSession) error {
+	started, hints := !report.Started.IsZero(), reportHints{isShard: j.options.Shard.Shard != ""}
 	switch {
 	case started && !s.silent:
 		progress.WriteReport(os.Stderr, report, hints)

@@ -328,11 +328,11 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	adopted := w.adopt(a.Earlier(), config)
 	own := *w.session
 	own.ctx, own.follow = ctx, showProgress(a)
-	report, err := w.job.runJob(&own, config, orchestrator.Run, shardHints{})
+	report, err := w.job.runJob(&own, config, orchestrator.Run)
 	if e := fault.As(err); adopted && e != nil && slices.Contains(unusable, e.Code) {
 		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
 		a.Discard()
-		report, err = w.job.runJob(&own, config, orchestrator.Run, shardHints{})
+		report, err = w.job.runJob(&own, config, orchestrator.Run)
 	}
 	w.concurrent = report.Concurrency > 0
 	if err != nil && !errors.Is(err, errSomeFailed) {
@@ -469,9 +469,3 @@ func (w *shardWork) merge() error {
 	}
 	return err
 }
-
-// shardHints are reportHints for a shard, whose failed records cannot be retried alone.
-type shardHints struct{ reportHints }
-
-// Retry implements progress.Hints.
-func (shardHints) Retry(orchestrator.Report) string { return "" }
