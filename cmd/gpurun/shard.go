@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -313,7 +312,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	config.Input.Counts = w.index.Files
 	config.Output.Path, config.Output.Errors, config.Output.Force = a.Output(), a.Errors(), false
 	config.Output.Arrays = w.arrays(a)
-	if config.Agreement = (agreement{ctx, w.run, a}); w.run.Columns.IsTable() {
+	if config.Agreement = a.Agreement(ctx); w.run.Columns.IsTable() {
 		config.Input.Table = w.run.Columns.Table
 	}
 	var err error
@@ -350,21 +349,6 @@ func (w *shardWork) arrays(a *cluster.Attempt) []orchestrator.OutputArray {
 		}
 	}
 	return list
-}
-
-// agreement is how an attempt agrees with others on the layout of columns.
-type agreement struct {
-	ctx     context.Context
-	run     *cluster.Run
-	attempt *cluster.Attempt
-}
-
-// Layout implements orchestrator.Agreement.
-func (a agreement) Layout() (*columns.Layout, error) { return a.run.Agreement().Layout() }
-
-// FixLayout implements orchestrator.Agreement.
-func (a agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {
-	return a.attempt.FixLayout(a.ctx, proposed)
 }
 
 // timeLeft returns what is left of the time limit of this process; 0 if there is none.

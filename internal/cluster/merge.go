@@ -291,11 +291,7 @@ type shardFiles struct {
 
 // collect finds the files of the shards. Where every record failed before any machine knew the layout,
 // they are written again.
-func (m *merge) collect(ctx context.Context) error {
-	layout, err := m.run.Agreement().Layout()
-	if err != nil {
-		return err
-	}
+func (m *merge) collect(ctx context.Context, layout *columns.Layout) error {
 	for _, r := range m.results {
 		a := &Attempt{run: m.run, dir: m.run.attemptDir(r.Attempt)}
 		s := shardFiles{Result: r, output: a.Output(), errors: a.Errors()}
@@ -324,28 +320,21 @@ func (m *merge) collect(ctx context.Context) error {
 	return nil
 }
 
-// layout returns the layout of the merged output: nil for lines alone.
-func (m *merge) layout() (*columns.Layout, error) {
-	agreed, err := m.run.Agreement().Layout()
-	if err != nil || agreed != nil || m.run.Columns == nil {
-		return agreed, err
-	}
-	fallback := m.run.Columns.Fallback() // no record has a result
-	return &fallback, nil
-}
-
 // refits is the folder of the files that are written again.
 func (m *merge) refits() string { return m.attempt.join("refits") }
 
 // write writes the errors file and the arrays, and then the output.
 func (m *merge) write(ctx context.Context) error {
 	defer os.RemoveAll(m.refits())
-	if err := m.collect(ctx); err != nil {
-		return err
+	layout, err := m.run.Agreement().Layout()
+	if err == nil {
+		err = m.collect(ctx, layout)
 	}
-	layout, err := m.layout()
 	if err != nil {
 		return err
+	}
+	if layout == nil && m.run.Columns != nil { // no record has a result
+		layout = new(m.run.Columns.Fallback())
 	}
 	if path := m.run.Manifest.Errors; path != "" {
 		pieces := m.pieces(func(s shardFiles) (string, chunk.FileSum) { return s.errors, s.Errors })

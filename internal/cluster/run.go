@@ -34,7 +34,7 @@ func (r *Run) join(names ...string) string {
 }
 
 // Agreement returns what the machines have agreed on.
-func (r *Run) Agreement() Agreement { return Agreement{r.join(layoutFile), r.ID} }
+func (r *Run) Agreement() Agreement { return Agreement{path: r.join(layoutFile), run: r.ID} }
 
 // Open opens the run of an output, the last one if it was corrected.
 func Open(output string) (*Run, error) {
