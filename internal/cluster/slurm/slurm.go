@@ -3,7 +3,7 @@
 package slurm
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -75,14 +75,14 @@ type script struct {
 	Words      []string // the command
 }
 
-//go:embed script.sh.tmpl
-var text string
+//go:embed *.tmpl
+var templates embed.FS
 
 // scripts is parsed when it is needed: every process of a job has this package.
 var scripts = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("script").Funcs(template.FuncMap{
+	return template.Must(template.New("").Funcs(template.FuncMap{
 		"quote": Quote, "command": Command, "export": quoteValue(Quote), "option": quoteValue(quoteOption),
-	}).Parse(text))
+	}).ParseFS(templates, "*.tmpl"))
 })
 
 // String returns the script. It ends in exec: as a child of the shell, gpurun would be killed without
@@ -91,7 +91,7 @@ var scripts = sync.OnceValue(func() *template.Template {
 func (s script) String() string {
 	var b strings.Builder
 	s.Log = filepath.Join(strings.ReplaceAll(s.Logs, "%", "%%"), s.Log)
-	if err := scripts().Execute(&b, s); err != nil {
+	if err := scripts().ExecuteTemplate(&b, "script.sh.tmpl", s); err != nil {
 		panic(err) // the template fits the type
 	}
 	return b.String()

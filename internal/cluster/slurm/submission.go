@@ -29,15 +29,11 @@ func (j Job) PrintScript(ctx context.Context, w io.Writer, output string) error 
 	for i := range indices {
 		indices[i] = i
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "#!/bin/bash\n# Submits %d shards of %s to Slurm, and the merge of their results.\n", j.Shards, output)
-	fmt.Fprintf(&b, "set -euo pipefail\n(umask 077; mkdir -p %s)\njobs=\n", Quote(j.Logs))
-	for _, array := range Split(indices, size) {
-		fmt.Fprintf(&b, "\njob=$(sbatch --parsable <<'END'\n%sEND\n)\njobs+=:${job%%%%;*}\necho \"array ${job%%%%;*}\"\n", j.ArrayScript(array))
-	}
-	fmt.Fprintf(&b, "\njob=$(sbatch --parsable --dependency=afterany\"$jobs\" <<'END'\n%sEND\n)\necho \"merge ${job%%%%;*}\"\n", j.MergeScript())
-	_, err = io.WriteString(w, b.String())
-	return err
+	return scripts().ExecuteTemplate(w, "submit.sh.tmpl", struct {
+		Job
+		Output string
+		Arrays []Array
+	}{j, output, Split(indices, size)})
 }
 
 // Submission submits what is missing of a run.
