@@ -19,11 +19,8 @@ import (
 // as a signal would.
 type runningJob struct {
 	*orchestrator.Control
-	stops *stops
+	*stops
 }
-
-// Cancel implements server.Control.
-func (j runningJob) Cancel() { j.stops.cancel() }
 
 // openServers makes the job visible until end is called: through its socket and, with
 // --listen and --metrics-file, to browsers and Prometheus. Without a socket the job runs
@@ -43,8 +40,7 @@ func openServers(o options, config *orchestrator.Config, v *view.Collector, disp
 		id = entry.ID
 	}
 	config.Control = &orchestrator.Control{}
-	control := runningJob{config.Control, stops}
-	job := server.NewJob(entry, control, v)
+	job := server.NewJob(entry, runningJob{config.Control, stops}, v)
 	show := config.Display.OnEvent
 	config.Display.OnEvent = func(e orchestrator.Event) {
 		show(e)
