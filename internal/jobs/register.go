@@ -1,9 +1,9 @@
 package jobs
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,7 +46,7 @@ type Registration struct {
 
 // NewEntry completes the entry of a job of this process, without making it visible.
 func NewEntry(e Entry) Entry {
-	e.ID, e.PID, e.Started = newID(), os.Getpid(), time.Now()
+	e.ID, e.PID, e.Started = fmt.Sprintf("%08x", rand.Uint32()), os.Getpid(), time.Now()
 	return e
 }
 
@@ -101,10 +101,4 @@ func (r *Registration) Close() {
 	if r.ownDir != "" {
 		_ = os.RemoveAll(r.ownDir)
 	}
-}
-
-func newID() string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }
