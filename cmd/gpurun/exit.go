@@ -59,11 +59,11 @@ func (s *stoppedBy) Unwrap() error { return s.error }
 func exitCode(err error) int {
 	var stopped *stoppedBy
 	var child childExit
-	var shards *cluster.FailedError
+	var shards *cluster.MissingError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errSomeFailed), errors.As(err, &shards):
+	case errors.Is(err, errSomeFailed), errors.As(err, &shards) && shards.Failed:
 		return 3
 	case errors.As(err, &child):
 		return int(child)

@@ -255,9 +255,9 @@ func (w *shardWork) work(shard int) error {
 	}
 	var err error
 	w.outcome, err = w.run.Work(w.session.ctx, work)
-	var failed *cluster.FailedError
+	var failed *cluster.MissingError
 	if errors.As(err, &failed) && !w.session.silent {
-		writeMissing(os.Stderr, w.run, &failed.MissingError)
+		writeMissing(os.Stderr, w.run, failed)
 	}
 	if stopped := w.session.stops.got.Load(); err != nil && stopped != nil {
 		var by *stoppedBy

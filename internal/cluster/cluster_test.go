@@ -708,8 +708,8 @@ func TestStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var failed *FailedError
-	if _, err := r.Work(t.Context(), work); !errors.As(err, &failed) || err.Error() != "1 of 2 shards failed: 1" {
+	var failed *MissingError
+	if _, err := r.Work(t.Context(), work); !errors.As(err, &failed) || !failed.Failed || err.Error() != "1 of 2 shards failed: 1" {
 		t.Errorf("with a failed shard: %v", err)
 	}
 }

@@ -63,10 +63,16 @@ type MissingError struct {
 	// Shards are those that are not committed; Of is how many the run has.
 	Shards []Shard
 	Of     int
+	// Failed: the run ended without them, because each has failed too often.
+	Failed bool
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d shards are missing: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
+	what := "are missing"
+	if e.Failed {
+		what = "failed"
+	}
+	return fmt.Sprintf("%d of %d shards %s: %s", len(e.Shards), e.Of, what, ArrayText(Missing(e.Shards)))
 }
 
 // missing returns the shards that are not committed; nil if all are.
@@ -76,13 +82,6 @@ func missing(shards []Shard) *MissingError {
 		return nil
 	}
 	return &MissingError{Shards: left, Of: len(shards)}
-}
-
-// FailedError means that a run ended without its missing shards: each has failed too often.
-type FailedError struct{ MissingError }
-
-func (e *FailedError) Error() string {
-	return fmt.Sprintf("%d of %d shards failed: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
 }
 
 // ErrMerging means that another process is merging the run.

@@ -20,7 +20,7 @@ type Work struct {
 	NoClaim bool
 	// Stay, unless it is nil, lets the process wait for shards that others compute, ready to claim
 	// those of a process that is lost, until the run is complete. If what remains has failed too
-	// often, Work fails with a FailedError. Stay is called while it waits; its error ends that.
+	// often, Work fails with a MissingError. Stay is called while it waits; its error ends that.
 	Stay func() error
 	// LostAfter is how long an attempt may show no sign of life; 0 for DefaultLostAfter.
 	LostAfter time.Duration
@@ -101,7 +101,9 @@ func (w *worker) work(ctx context.Context) error {
 				return ctx.Err()
 			}
 		case w.Stay != nil && !w.outcome.Complete:
-			return fault.ShardsMissing.New("%w", &FailedError{*missing(shards)})
+			left := missing(shards)
+			left.Failed = true
+			return fault.ShardsMissing.New("%w", left)
 		default:
 			w.noteOwn(shards)
 			return nil
