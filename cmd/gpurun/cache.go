@@ -55,7 +55,7 @@ func newCache() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return result{entries, func(w io.Writer) { writeCache(w, entries) }}.show(list.JSON)
+			return resultOf(entries, writeCache).show(list.JSON)
 		},
 	}, &list, jsonSetting))
 	var o struct {
@@ -81,7 +81,7 @@ not used for some time, or the oldest ones until the others fit into a number of
 			if err != nil {
 				return err
 			}
-			return result{removed, func(w io.Writer) { writeCache(w, removed) }}.show(o.JSON)
+			return resultOf(removed, writeCache).show(o.JSON)
 		},
 	}, &o, jsonSetting,
 		spec.Setting{Name: "unused-for", Kind: spec.Duration, Field: "UnusedFor", Help: "remove what was not used for this time"},

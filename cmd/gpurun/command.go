@@ -67,6 +67,11 @@ type result struct {
 	text  func(io.Writer)
 }
 
+// resultOf returns a value as a result that write shows as text.
+func resultOf[T any](value T, write func(io.Writer, T)) result {
+	return result{value, func(w io.Writer) { write(w, value) }}
+}
+
 // show prints a result.
 func (r result) show(asJSON bool) error {
 	if asJSON {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/progress"
+	"github.com/gpurun/gpurun/internal/trial"
 )
 
 // exitHelp is the text of gpurun help exit-codes; exitCode implements it.
@@ -44,7 +45,7 @@ func newExitCodes() *cobra.Command {
 
 // errSomeFailed means that the job finished and some records failed. The report has
 // already shown it.
-var errSomeFailed = errors.New("some records failed")
+var errSomeFailed = trial.ErrSomeFailed
 
 // stoppedBy is the error of a job stopped by a signal.
 type stoppedBy struct {
@@ -58,11 +59,11 @@ func (s *stoppedBy) Unwrap() error { return s.error }
 func exitCode(err error) int {
 	var stopped *stoppedBy
 	var child childExit
-	var shards *cluster.FailedError
+	var shards *cluster.MissingError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errSomeFailed), errors.As(err, &shards):
+	case errors.Is(err, errSomeFailed), errors.As(err, &shards) && shards.Failed:
 		return 3
 	case errors.As(err, &child):
 		return int(child)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/csv"
 	"strconv"
@@ -92,15 +91,11 @@ func (v *value) again() []string {
 	if v.setting.Kind != spec.List {
 		return v.texts
 	}
-	quoted := make([]string, len(v.texts))
-	for i, text := range v.texts {
-		var b bytes.Buffer
-		w := csv.NewWriter(&b)
-		_ = w.Write([]string{text}) // a buffer takes everything
-		w.Flush()
-		quoted[i] = strings.TrimSuffix(b.String(), "\n")
-	}
-	return quoted
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	_ = w.Write(v.texts) // it takes everything
+	w.Flush()
+	return []string{strings.TrimSuffix(b.String(), "\n")}
 }
 
 // settingOf returns the value of a flag that is a setting, nil for another.

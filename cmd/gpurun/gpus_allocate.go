@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ until gpurun gpus deallocate or for --ttl. A gpurun run started under a lease us
 that lease and its name.`
 
 func (o *gpusOptions) newAllocate() *cobra.Command {
-	cmd := o.command(&cobra.Command{
+	return o.command(&cobra.Command{
 		Use:   "allocate NAME MB [-- COMMAND …]",
 		Short: "Lease GPU memory",
 		Long:  allocateHelp,
@@ -54,18 +53,7 @@ func (o *gpusOptions) newAllocate() *cobra.Command {
 		spec.Setting{Name: "gpu", Field: "GPU", Value: "GPU", Least: 1, Help: "GPU to lease from: an index, a UUID or a MIG instance; if several match (0-3), the one with the most free memory"},
 		spec.Setting{Name: "ttl", Kind: spec.Duration, Field: "TTL", Help: "lifetime of a lease without a command (default: until deallocated)"},
 		spec.Setting{Name: "wait", Kind: spec.Duration, Field: "Wait", Zero: -1, Help: "maximum time to wait for memory that others hold (default 30s, or what the services file says)"})
-	unknown := cmd.FlagErrorFunc()
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if number := negative.FindString(err.Error()); number != "" {
-			return fault.BadLease.New("cannot lease %s MiB: the size must be at least 1", number)
-		}
-		return unknown(cmd, err)
-	})
-	return cmd
 }
-
-// negative matches a negative size that pflag parsed as a flag.
-var negative = regexp.MustCompile(`-\d+$`)
 
 func (o *gpusOptions) allocate(ctx context.Context, rules lease.Config, name, size string, command []string) (*result, error) {
 	memory, err := parseMB(size)

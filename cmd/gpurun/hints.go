@@ -3,13 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/progress"
 	"github.com/gpurun/gpurun/orchestrator"
+	"github.com/gpurun/gpurun/orchestrator/spec"
 )
 
 // onCPU is the advice for a job without a usable GPU.
@@ -120,18 +121,19 @@ func hintedFault(e *fault.Error) *fault.Error {
 	return &c
 }
 
-// reportHints completes reports with flags and commands.
-type reportHints struct{}
+// reportHints completes reports with flags and commands. The failed records of a shard cannot be
+// retried alone.
+type reportHints struct{ isShard bool }
 
 func (reportHints) Hint(code orchestrator.Code, value string) string { return hint(code, value) }
 
-// Retry returns the command that retries the failed records of a finished job; "" if they
-// were written to a stream.
-func (reportHints) Retry(r orchestrator.Report) string {
-	if r.Streamed {
+// Retry returns the command that retries the failed records of a finished job; "" if there is none,
+// as for those that were written to a stream.
+func (h reportHints) Retry(r orchestrator.Report) string {
+	if r.Streamed || h.isShard {
 		return ""
 	}
-	if full, err := filepath.Abs(filepath.Clean(r.Output) + ".gpurun"); err != nil || full != r.Folder {
+	if files.Absolute(r.Output)+spec.FolderSuffix != r.Folder {
 		return fmt.Sprintf("gpurun retry --work-dir %s %s", progress.InFolder(r, ".."), r.Output)
 	}
 	return "gpurun retry " + r.Output

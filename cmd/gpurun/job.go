@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpurun/gpurun/gpu"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/jobfile"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
@@ -164,23 +165,17 @@ func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 	if textsOf(j.flags, "step") == nil && resolve.SendsRequests(c.Kernel.Name, c.Kernel.Config) {
 		c.Format = cmp.Or(c.Format, spec.RequestFormat(c.Input, c.Output))
 	}
-	if c.Dir, err = j.kernelDir(); err != nil {
-		return c, err
-	}
+	c.Dir = j.kernelDir()
 	return c, j.options.Lease.check(c)
 }
 
 // kernelDir returns the folder in which the kernel runs: that of the job file if it names
 // the kernel, "" for the current one.
-func (j *jobCommand) kernelDir() (string, error) {
+func (j *jobCommand) kernelDir() string {
 	if j.dir == "" || j.origins["kernel"].file == "" && j.origins[stepsSetting].file == "" {
-		return "", nil
+		return ""
 	}
-	dir, err := filepath.Abs(j.dir) // workers start in it
-	if err != nil {
-		return "", fault.BadJobFile.New("job file: %w", err)
-	}
-	return dir, nil
+	return files.Absolute(j.dir) // workers start in it
 }
 
 // reads lists the files that the job depends on besides the input; nothing it writes may

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/jobfile"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -29,14 +28,7 @@ type printer struct {
 // printJobFile prints the effective settings. A default is commented out: written down, it
 // could have another effect, such as a batch size that overrides the kernel's.
 func printJobFile(w io.Writer, j *jobCommand, args []string) error {
-	cwd, err := os.Getwd()
-	if err != nil {
-		return fault.NoFolder.New("working folder: %w", err)
-	}
-	dir, err := j.kernelDir()
-	if err != nil {
-		return err
-	}
+	cwd, dir := files.Absolute("."), j.kernelDir()
 	p := &printer{job: j, base: cmp.Or(dir, cwd), cwd: cwd}
 	for _, s := range jobSettings {
 		switch {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"time"
 
@@ -52,13 +51,4 @@ func (o leaseOptions) claim(id string, count func(name string, took time.Duratio
 		}
 		return claimed, err
 	}
-}
-
-// commandLine returns the command line, shortened to fit one line.
-func commandLine() string {
-	text := strings.Join(append([]string{"gpurun"}, os.Args[1:]...), " ")
-	if len(text) > 200 {
-		text = strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return text
 }

@@ -28,7 +28,7 @@ func Main() int {
 	root := newRoot()
 	root.SetArgs(joinDurations(os.Args[1:]))
 	cmd, err := root.ExecuteC()
-	err = adviseLimit(withHint(err))
+	err = withHint(err)
 	if wantsEvents(cmd) {
 		writeErrorEvent(os.Stderr, err)
 	} else if text := message(err); text != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path"
@@ -59,21 +60,13 @@ func copyExample(page, folder string) error {
 	if info, err := fs.Stat(examples.Files, name); err != nil || !info.IsDir() {
 		return noExample(name)
 	}
-	if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
-		return fault.BadScaffold.New("%s is not empty", folder)
-	}
 	files, err := fs.Sub(examples.Files, name)
-	if err == nil {
+	if err = cmp.Or(err, checkEmpty(folder)); err == nil {
 		err = os.CopyFS(folder, files)
-	}
-	if err != nil {
-		return fault.BadScaffold.New("%w", err)
 	}
 	scripts, _ := filepath.Glob(filepath.Join(folder, "*.sh")) // the pattern is valid
 	for _, script := range scripts {
-		if err := os.Chmod(script, 0o755); err != nil {
-			return fault.BadScaffold.New("%w", err)
-		}
+		err = cmp.Or(err, os.Chmod(script, 0o755))
 	}
-	return nil
+	return fault.BadScaffold.Wrap(err)
 }

@@ -66,7 +66,7 @@ func newPlan() *cobra.Command {
 			if err != nil {
 				return j.origins.explain(err)
 			}
-			return result{plan, func(w io.Writer) { writePlan(w, plan) }}.show(o.JSON)
+			return resultOf(plan, writePlan).show(o.JSON)
 		},
 	}
 	j = newJobCommand(cmd, nil)

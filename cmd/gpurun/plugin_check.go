@@ -89,24 +89,23 @@ func checkKernel(ctx context.Context, config orchestrator.Config, options kernel
 	if err != nil {
 		return err
 	}
-	options.Config, options.Device = k.named.Config, k.device
+	options.Config, options.Device = k.config, k.device
 	defer proc.KillChildren() // processes that the kernel left behind
 	fmt.Printf("%s on %s\n", config.Kernel.Name, k.device.Name)
 	_, _, isPython := resolve.CutPython(config.Kernel.Name)
 	if isPython {
-		showPython(ctx, k.named.Config)
+		showPython(ctx, k.config)
 	}
 	log := &tailLog{verbose: verbose}
-	command := process.Command{Path: k.named.Path, Args: k.named.Args, Env: k.env, Dir: k.dir, Log: log}
-	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(command), options), adviser(isPython), log)
+	k.command.Log = log
+	return runChecks(ctx, kerneltest.NewSession(kerneltest.Binary(k.command), options), adviser(isPython), log)
 }
 
-// resolved is a kernel that can be started without a job: on one device, which env pins.
+// resolved is a kernel that can be started without a job: on one device, which command pins.
 type resolved struct {
-	named  resolve.Named
-	dir    string
-	device plugins.Device
-	env    []string
+	command process.Command
+	config  plugins.Config
+	device  plugins.Device
 }
 
 // resolveKernel finds the kernel of a job, and the first of its devices.
@@ -118,8 +117,8 @@ func resolveKernel(ctx context.Context, config orchestrator.Config) (k resolved,
 	}
 	r.Python = resolve.PythonOptions{Interpreter: of.Python, IOWorkers: of.IOWorkers, NaN: of.NaN}
 	r.Exec = resolve.ExecOptions{Mode: of.ExecMode, ID: of.ExecID, MaxLine: int64(orchestrator.DefaultMaxRecordBytes)}
-	k.dir = r.Dir
-	if k.named, err = r.Resolve(of.Name, plugins.Config(of.Config)); err != nil {
+	named, err := r.Resolve(of.Name, plugins.Config(of.Config))
+	if err != nil {
 		return k, err
 	}
 	devices, err := selectDevices(ctx, "gpus", cmp.Or(config.Devices.GPUs, "all"))
@@ -127,7 +126,8 @@ func resolveKernel(ctx context.Context, config orchestrator.Config) (k resolved,
 		return k, err
 	}
 	k.device = orchestrator.Slot{Name: devices[0].String(), Devices: devices[:1], Threads: 1}.Device()
-	k.env = append(os.Environ(), gpu.PinEnv(devices[:1])...)
+	k.config = named.Config
+	k.command = process.Command{Path: named.Path, Args: named.Args, Env: append(os.Environ(), gpu.PinEnv(devices[:1])...), Dir: r.Dir}
 	return k, nil
 }
 

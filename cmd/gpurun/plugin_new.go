@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -41,7 +42,9 @@ a test. DIR must be empty or not exist.
   gpurun plugin new cuda my-kernel      # a Go kernel that uses CUDA
   cd my-kernel && go build && gpurun plugin check ./my-kernel sample.jsonl`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error { return scaffold(args[0], args[1], o.Source) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return fault.BadScaffold.Wrap(scaffold(args[0], args[1], o.Source))
+		},
 	}, &o, spec.Setting{Name: "source", Field: "Source", Value: "FOLDER", Help: "build a Go kernel against the gpurun source in this FOLDER"})
 }
 
@@ -64,25 +67,33 @@ func scaffold(name, dir, source string) error {
 	if !known {
 		return fault.BadScaffold.New("%q is not a supported language: use go, python or cuda", name)
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return fault.BadScaffold.New("%s is not empty", dir)
-	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fault.BadScaffold.New("%w", err)
+	full, err := filepath.Abs(dir)
+	if err == nil {
+		err = checkEmpty(dir)
 	}
-	name = filepath.Base(dir)
-	if abs, err := filepath.Abs(dir); err == nil {
-		name = filepath.Base(abs)
+	name = filepath.Base(full)
+	if err == nil {
+		err = chosen.write(dir, name)
 	}
-	if err := chosen.write(dir, name); err != nil {
-		return fault.BadScaffold.New("%w", err)
+	if err == nil && chosen.isGo {
+		err = makeModule(dir, name, cmp.Or(source, findSource()))
 	}
-	if chosen.isGo {
-		if err := makeModule(dir, name, source); err != nil {
-			return err
-		}
+	if err == nil {
+		fmt.Printf("created %s; next:\n  "+chosen.next+"\n", dir, name)
 	}
-	fmt.Printf("created %s; next:\n  "+chosen.next+"\n", dir, name)
-	return nil
+	return err
+}
+
+// checkEmpty refuses a folder that exists and has files.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case len(entries) > 0:
+		return fmt.Errorf("%s is not empty", dir)
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	}
+	return err
 }
 
 // write copies the files of a language. Names end in .tmpl where the go command would
@@ -105,18 +116,14 @@ func (l language) write(dir, name string) error {
 	})
 }
 
-// makeModule turns the folder into a Go module, built against gpurun's source if
-// available.
+// makeModule turns the folder into a Go module, built against gpurun's source unless that is "".
 func makeModule(dir, name, source string) error {
-	if source == "" {
-		source = findSource()
-	}
 	if source != "" {
 		return makeModuleBeside(dir, name, source)
 	}
 	text := fmt.Sprintf("module %s\n\ngo 1.26\n", moduleName(name))
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
-		return fault.BadScaffold.New("%w", err)
+		return err
 	}
 	tidy := exec.Command("go", "mod", "tidy")
 	tidy.Dir = dir
@@ -132,30 +139,27 @@ func makeModule(dir, name, source string) error {
 func makeModuleBeside(dir, name, source string) error {
 	source, err := filepath.Abs(source)
 	if err != nil {
-		return fault.BadScaffold.New("--source: %w", err)
+		return err
 	}
 	own, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	if err != nil {
-		return fault.BadScaffold.New("--source: %w", err)
+		return fmt.Errorf("--source: %w", err)
 	}
 	dependencies, ours := strings.CutPrefix(string(own), "module "+modulePath+"\n")
 	if !ours {
-		return fault.BadScaffold.New("--source: %s is not the source of gpurun: its go.mod names another module", source)
+		return fmt.Errorf("--source: %s is not the source of gpurun: its go.mod names another module", source)
 	}
 	dependencies, _, _ = strings.Cut(dependencies, "\ntool (")
 	text := fmt.Sprintf("module %s\n%s\nrequire %s v0.0.0\n\nreplace %s => %s\n",
 		moduleName(name), dependencies, modulePath, modulePath, source)
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o666); err != nil {
-		return fault.BadScaffold.New("%w", err)
+		return err
 	}
 	sums, err := os.ReadFile(filepath.Join(source, "go.sum"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o666)
-	}
 	if err != nil {
-		return fault.BadScaffold.New("%w", err)
+		return err
 	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o666)
 }
 
 // moduleName turns name into a valid module path.

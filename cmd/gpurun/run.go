@@ -105,7 +105,7 @@ type runner func(context.Context, orchestrator.Config) (orchestrator.Report, err
 // execute runs a job with do and displays it as the flags request.
 func (j *jobCommand) execute(cmd *cobra.Command, do runner) error {
 	return j.inSession(cmd, func(s *jobSession, config orchestrator.Config) error {
-		_, err := j.runJob(s, config, do, reportHints{})
+		_, err := j.runJob(s, config, do)
 		return err
 	})
 }
@@ -154,7 +154,7 @@ func (j *jobCommand) inSession(cmd *cobra.Command, run func(*jobSession, orchest
 }
 
 // runJob runs one job and displays it.
-func (j *jobCommand) runJob(s *jobSession, config orchestrator.Config, do runner, hints progress.Hints) (orchestrator.Report, error) {
+func (j *jobCommand) runJob(s *jobSession, config orchestrator.Config, do runner) (orchestrator.Report, error) {
 	job := view.NewCollector(time.Now)
 	if s.follow != nil {
 		s.follow(job)
@@ -176,12 +176,12 @@ func (j *jobCommand) runJob(s *jobSession, config orchestrator.Config, do runner
 	err = j.origins.explain(err)
 	closeServers()
 	display.Close()
-	return report, j.conclude(report, err, s, hints)
+	return report, j.conclude(report, err, s)
 }
 
 // conclude shows the report and returns the error that decides the exit status.
-func (j *jobCommand) conclude(report orchestrator.Report, err error, s *jobSession, hints progress.Hints) error {
-	started := !report.Started.IsZero()
+func (j *jobCommand) conclude(report orchestrator.Report, err error, s *jobSession) error {
+	started, hints := !report.Started.IsZero(), reportHints{isShard: j.options.Shard.Shard != ""}
 	switch {
 	case started && !s.silent:
 		progress.WriteReport(os.Stderr, report, hints)
@@ -245,11 +245,24 @@ func suggestOutput(input string) string {
 
 // stops holds the stop requests received as signals.
 type stops struct {
-	got   atomic.Pointer[syscall.Signal]
-	abort chan struct{}
-	stop  func()
-	// cancel has the effect of a SIGTERM.
-	cancel func()
+	got     atomic.Pointer[syscall.Signal]
+	abort   chan struct{}
+	signals chan os.Signal
+	done    chan struct{}
+}
+
+// Cancel has the effect of a SIGTERM.
+func (s *stops) Cancel() {
+	select {
+	case s.signals <- syscall.SIGTERM:
+	default: // enough signals are queued already
+	}
+}
+
+// stop ends listening.
+func (s *stops) stop() {
+	signal.Stop(s.signals)
+	close(s.done)
 }
 
 // abortGrace is how long an aborted job may take to exit. Killing a hung worker takes
@@ -262,25 +275,13 @@ const abortGrace = 5 * time.Second
 // job, too.
 func listen(parent context.Context, more ...os.Signal) (context.Context, *stops) {
 	ctx, cancel := context.WithCancel(parent)
-	s := &stops{abort: make(chan struct{})}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, append(stopSignals(), more...)...)
-	s.cancel = func() {
-		select {
-		case signals <- syscall.SIGTERM:
-		default: // enough signals are queued already
-		}
-	}
-	done := make(chan struct{})
-	s.stop = func() {
-		signal.Stop(signals)
-		close(done)
-		cancel()
-	}
+	s := &stops{abort: make(chan struct{}), signals: make(chan os.Signal, 4), done: make(chan struct{})}
+	signal.Notify(s.signals, append(stopSignals(), more...)...)
 	go func() {
+		defer cancel()
 		for n := 0; ; n++ {
 			select {
-			case sig := <-signals:
+			case sig := <-s.signals:
 				if n == 0 {
 					number := sig.(syscall.Signal)
 					s.got.Store(&number)
@@ -289,7 +290,7 @@ func listen(parent context.Context, more ...os.Signal) (context.Context, *stops)
 					close(s.abort)
 					time.AfterFunc(abortGrace, func() { os.Exit(exitCode(&stoppedBy{signal: *s.got.Load()})) })
 				}
-			case <-done:
+			case <-s.done:
 				return
 			}
 		}

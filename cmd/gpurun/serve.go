@@ -48,26 +48,18 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			runs, err := watchRuns(o.Runs)
-			if err != nil {
-				return err
+			var runs []*cluster.Watch
+			for _, output := range o.Runs {
+				run, err := cluster.Open(output)
+				if err != nil {
+					return err
+				}
+				runs = append(runs, watchRun(run, 0))
 			}
 			return serveHost(cmd.Context(), o.listenOptions, rules, runs)
 		},
 	}, &o, append(listenSettings("", "127.0.0.1:8000", "ADDRESS and port to serve at"), servicesSetting("Services"),
 		spec.Setting{Name: "run", Kind: spec.Repeated, Field: "Runs", Value: "OUTPUT", Help: "also show the shards of the job with this OUTPUT, which machines share (repeatable)"})...)
-}
-
-// watchRuns opens the runs of outputs.
-func watchRuns(outputs []string) (list []*cluster.Watch, err error) {
-	for _, output := range outputs {
-		run, err := cluster.Open(output)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, watchRun(run, 0))
-	}
-	return list, nil
 }
 
 // serveHost serves until a signal arrives.

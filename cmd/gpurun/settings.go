@@ -92,11 +92,6 @@ var jobSettings = slices.SortedStableFunc(slices.Values(slices.Concat(spec.Setti
 })
 
 // settingsWhere returns the settings of a job that a command has.
-func settingsWhere(has func(spec.Setting) bool) (list []spec.Setting) {
-	for _, s := range spec.Settings {
-		if has(s) {
-			list = append(list, s)
-		}
-	}
-	return list
+func settingsWhere(has func(spec.Setting) bool) []spec.Setting {
+	return slices.DeleteFunc(slices.Clone(spec.Settings), func(s spec.Setting) bool { return !has(s) })
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/chunk"
-	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/fault"
@@ -257,9 +255,9 @@ func (w *shardWork) work(shard int) error {
 	}
 	var err error
 	w.outcome, err = w.run.Work(w.session.ctx, work)
-	var failed *cluster.FailedError
+	var failed *cluster.MissingError
 	if errors.As(err, &failed) && !w.session.silent {
-		writeMissing(os.Stderr, w.run, &failed.MissingError)
+		writeMissing(os.Stderr, w.run, failed)
 	}
 	if stopped := w.session.stops.got.Load(); err != nil && stopped != nil {
 		var by *stoppedBy
@@ -314,7 +312,7 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	config.Input.Counts = w.index.Files
 	config.Output.Path, config.Output.Errors, config.Output.Force = a.Output(), a.Errors(), false
 	config.Output.Arrays = w.arrays(a)
-	if config.Agreement = (agreement{ctx, w.run, a}); w.run.Columns.IsTable() {
+	if config.Agreement = a.Agreement(ctx); w.run.Columns.IsTable() {
 		config.Input.Table = w.run.Columns.Table
 	}
 	var err error
@@ -329,22 +327,17 @@ func (w *shardWork) compute(ctx context.Context, a *cluster.Attempt) (cluster.Re
 	adopted := w.adopt(a.Earlier(), config)
 	own := *w.session
 	own.ctx, own.follow = ctx, showProgress(a)
-	started := time.Now()
-	report, err := w.job.runJob(&own, config, orchestrator.Run, shardHints{})
+	report, err := w.job.runJob(&own, config, orchestrator.Run)
 	if e := fault.As(err); adopted && e != nil && slices.Contains(unusable, e.Code) {
 		w.notice("what an earlier attempt has left cannot be used, and is computed again: " + e.Message)
-		for _, path := range append([]string{config.Output.Path, config.Output.Errors, filepath.Clean(config.Output.Path) + ".gpurun"}, config.Output.ArrayFiles()...) {
-			if err := os.RemoveAll(path); err != nil {
-				return cluster.Result{}, fault.JobFiles.Wrap(err)
-			}
-		}
-		report, err = w.job.runJob(&own, config, orchestrator.Run, shardHints{})
+		a.Discard()
+		report, err = w.job.runJob(&own, config, orchestrator.Run)
 	}
 	w.concurrent = report.Concurrency > 0
 	if err != nil && !errors.Is(err, errSomeFailed) {
 		return cluster.Result{}, limits.explain(err)
 	}
-	return shardResult(ctx, report, config, time.Since(started))
+	return shardResult(ctx, report, config)
 }
 
 // arrays returns where an attempt writes the arrays.
@@ -356,21 +349,6 @@ func (w *shardWork) arrays(a *cluster.Attempt) []orchestrator.OutputArray {
 		}
 	}
 	return list
-}
-
-// agreement is how an attempt agrees with others on the layout of columns.
-type agreement struct {
-	ctx     context.Context
-	run     *cluster.Run
-	attempt *cluster.Attempt
-}
-
-// Layout implements orchestrator.Agreement.
-func (a agreement) Layout() (*columns.Layout, error) { return a.run.Agreement().Layout() }
-
-// FixLayout implements orchestrator.Agreement.
-func (a agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {
-	return a.attempt.FixLayout(a.ctx, proposed)
 }
 
 // timeLeft returns what is left of the time limit of this process; 0 if there is none.
@@ -434,13 +412,10 @@ func showProgress(a *cluster.Attempt) func(*view.Collector) {
 }
 
 // shardResult describes a finished shard.
-func shardResult(ctx context.Context, report orchestrator.Report, config orchestrator.Config, took time.Duration) (cluster.Result, error) {
+func shardResult(ctx context.Context, report orchestrator.Report, config orchestrator.Config) (cluster.Result, error) {
 	result := cluster.Result{
 		Counts:  chunk.Counts{Records: report.In, Succeeded: report.Succeeded, Failed: report.Failed, Dropped: report.Dropped},
-		Skipped: len(report.SkippedInputs), Rate: report.Rate, Elapsed: took, Kinds: make(map[string]int64), Usage: report.Usage,
-	}
-	for _, kind := range report.Failures {
-		result.Kinds[kind.Kind] += kind.Count
+		Skipped: len(report.SkippedInputs), Rate: report.Rate, Usage: report.Usage,
 	}
 	for _, a := range report.Arrays {
 		result.Arrays = append(result.Arrays, chunk.FileSum{Bytes: a.Bytes, CRC: uint32(a.CRC32C)})
@@ -478,9 +453,3 @@ func (w *shardWork) merge() error {
 	}
 	return err
 }
-
-// shardHints are reportHints for a shard, whose failed records cannot be retried alone.
-type shardHints struct{ reportHints }
-
-// Retry implements progress.Hints.
-func (shardHints) Retry(orchestrator.Report) string { return "" }

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/internal/jobs"
 	"github.com/gpurun/gpurun/internal/metrics"
 	"github.com/gpurun/gpurun/internal/progress"
@@ -19,11 +19,8 @@ import (
 // as a signal would.
 type runningJob struct {
 	*orchestrator.Control
-	stops *stops
+	*stops
 }
-
-// Cancel implements server.Control.
-func (j runningJob) Cancel() { j.stops.cancel() }
 
 // openServers makes the job visible until end is called: through its socket and, with
 // --listen and --metrics-file, to browsers and Prometheus. Without a socket the job runs
@@ -31,11 +28,9 @@ func (j runningJob) Cancel() { j.stops.cancel() }
 func openServers(o options, config *orchestrator.Config, v *view.Collector, display progress.Display, stops *stops) (id string, m *metrics.Metrics, end func(), err error) {
 	output := config.Output.Path
 	if output != "-" {
-		if full, err := filepath.Abs(output); err == nil {
-			output = full
-		}
+		output = files.Absolute(output)
 	}
-	entry := jobs.Entry{Info: jobs.Info{Name: o.Lease.Name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output}, Command: commandLine()}
+	entry := jobs.Entry{Info: jobs.Info{Name: o.Lease.Name, Kernel: config.Kernel.Name, Input: config.Input.Path, Output: output}}
 	registration, err := jobs.Register(entry)
 	if err != nil {
 		display.Event(orchestrator.Notice{Text: "gpurun status cannot show this job: " + err.Error()})
@@ -45,8 +40,7 @@ func openServers(o options, config *orchestrator.Config, v *view.Collector, disp
 		id = entry.ID
 	}
 	config.Control = &orchestrator.Control{}
-	control := runningJob{config.Control, stops}
-	job := server.NewJob(entry, control, v)
+	job := server.NewJob(entry, runningJob{config.Control, stops}, v)
 	show := config.Display.OnEvent
 	config.Display.OnEvent = func(e orchestrator.Event) {
 		show(e)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,8 +41,7 @@ func newStatus() *cobra.Command {
 			gpus := gpu.NewObserver(gpu.Options{Timeout: lookTime})
 			defer gpus.Close()
 			return o.watch(cmd.Context(), func(ctx context.Context) (result, bool, error) {
-				seen := look(ctx, gpus, rules)
-				return result{seen, func(w io.Writer) { progress.WriteOverview(w, seen) }}, false, nil
+				return resultOf(look(ctx, gpus, rules), progress.WriteOverview), false, nil
 			})
 		},
 	}, &o, watchSetting, intervalSetting, jsonSetting, servicesSetting("Services"))

@@ -261,7 +261,7 @@ func newSubmitStatus() *cobra.Command {
 			watched := watchRun(run, o.LostAfter)
 			return o.watch(cmd.Context(), func(ctx context.Context) (result, bool, error) {
 				overview, err := watched.Overview(ctx)
-				return result{overview, func(w io.Writer) { progress.WriteRun(w, overview) }}, overview.Merged, err
+				return resultOf(overview, progress.WriteRun), overview.Merged, err
 			})
 		},
 	}, &o, watchSetting, intervalSetting, jsonSetting, lostAfterSetting("take a machine for lost that shows no sign of life for this long"))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -128,10 +128,7 @@ func (s *clusterJob) prepare(cmd *cobra.Command, args []string) (config orchestr
 // what the command line and the environment have set, and the job file by its path.
 func (s *clusterJob) forwarded() (args []string) {
 	if name := s.job.options.JobFile; name != "" {
-		if path, err := filepath.Abs(name); err == nil {
-			name = path
-		}
-		args = append(args, "--job-file="+name)
+		args = append(args, "--job-file="+files.Absolute(name))
 	}
 	for _, setting := range slices.Concat(spec.Settings, runSettings) {
 		from, set := s.job.origins[setting.Name]
@@ -156,18 +153,6 @@ func (s *clusterJob) forwarded() (args []string) {
 	return append(args, s.inputs...)
 }
 
-// absoluteOutput returns the output's path for a command that may run in another folder.
-func absoluteOutput(path string) (string, error) {
-	full, err := filepath.Abs(path)
-	if err != nil {
-		return "", fault.WriteFailed.Of(fault.Usage, "output: %w", err)
-	}
-	if strings.HasSuffix(path, "/") {
-		full += "/"
-	}
-	return full, nil
-}
-
 // lacksInterpreter reports whether a kernel could not be asked because its Python is not here.
 func lacksInterpreter(err error) bool {
 	e := fault.As(err)
@@ -183,13 +168,4 @@ func activeEnvironment() (env []string) {
 		}
 	}
 	return env
-}
-
-// programPath returns the path of this program, for scripts.
-func programPath() (string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return "", fault.NoWorkerProgram.New("path of gpurun: %w; name it with --gpurun", err)
-	}
-	return path, nil
 }

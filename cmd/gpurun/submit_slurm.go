@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +14,7 @@ import (
 	"github.com/gpurun/gpurun/internal/cluster"
 	"github.com/gpurun/gpurun/internal/cluster/slurm"
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/files"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/orchestrator/spec"
 )
@@ -112,9 +115,9 @@ func (f *slurmSubmit) checkKernel(ctx context.Context, config orchestrator.Confi
 
 // slurmJob describes the jobs to submit.
 func (f *slurmSubmit) slurmJob(config orchestrator.Config) (job slurm.Job, err error) {
-	output, err := absoluteOutput(config.Output.Path)
-	if err != nil {
-		return job, err
+	output := files.Absolute(config.Output.Path)
+	if strings.HasSuffix(config.Output.Path, "/") {
+		output += "/"
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -128,11 +131,9 @@ func (f *slurmSubmit) slurmJob(config orchestrator.Config) (job slurm.Job, err e
 	if err != nil {
 		return job, fault.Slurm.New("--sbatch-merge: %w", err)
 	}
-	program := f.Program
-	if program == "" {
-		if program, err = programPath(); err != nil {
-			return job, err
-		}
+	program, err := os.Executable()
+	if err != nil && f.Program == "" {
+		return job, fault.NoWorkerProgram.New("path of gpurun: %w; name it with --gpurun", err)
 	}
 	merge := []string{"submit", "merge", output}
 	if config.Resume.Clean {
@@ -142,7 +143,7 @@ func (f *slurmSubmit) slurmJob(config orchestrator.Config) (job slurm.Job, err e
 		merge = append(merge, "--force")
 	}
 	return slurm.Job{
-		Name: "gpurun-" + filepath.Base(output), Program: program, Dir: dir, Logs: slurmFolder(output),
+		Name: "gpurun-" + filepath.Base(output), Program: cmp.Or(f.Program, program), Dir: dir, Logs: slurmFolder(output),
 		Nodes: f.options.Nodes, GPUsPerNode: f.options.GPUs.number, GPUType: f.options.GPUs.model, Options: options, MergeOptions: mergeOptions, Setup: f.Setup, Env: activeEnvironment(),
 		Shards: f.options.Shards, Run: f.forwarded(), Merge: merge, Lead: lead,
 	}, nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -85,16 +84,13 @@ func try(ctx context.Context, inputs []string, o tryOptions, config orchestrator
 			return err
 		}
 	}
-	t := trial.Trial{Kernel: config.Kernel.Name, Named: k.named, Device: k.device, Env: k.env, Dir: k.dir, Out: os.Stdout, Message: message}
+	t := trial.Trial{Kernel: config.Kernel.Name, Command: k.command, Config: k.config, Device: k.device, Out: os.Stdout, Message: message}
 	if progress.IsTerminal(os.Stdout) {
 		t.Width, t.Color = terminalColumns(), os.Getenv("NO_COLOR") == ""
 	}
 	err = t.Run(ctx, sample)
 	if t.Imports.Took >= slowImports && config.Kernel.KeepWarm == 0 {
 		fmt.Fprintf(os.Stderr, "note: imports took %s; with --keep-warm the next try need not repeat them\n", t.Imports.Took.Round(time.Second/10))
-	}
-	if errors.Is(err, trial.ErrSomeFailed) {
-		return errSomeFailed
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func newWarm() *cobra.Command {
 				return fault.TempFolder.New("warm interpreters: %w", err)
 			}
 			list = append([]template.Warm{}, list...) // an empty list in JSON, not null
-			return result{list, func(w io.Writer) { writeStopped(w, list) }}.show(o.JSON)
+			return resultOf(list, writeStopped).show(o.JSON)
 		},
 	}, &o, jsonSetting))
 	return cmd

@@ -54,7 +54,7 @@ var layers = []layer{
 		{"internal/view", "a job as its events or its folder describe it: counts, rates, workers, devices, failures, history, timeline",
 			[]string{"orchestrator", "chunk", "chunk/commit", "chunk/record", "gpu", "internal/fault", "internal/files"}, "it is derived from events and from what a job leaves behind"},
 		{"internal/trial", "trying a kernel on a few records in the foreground: the sample, and the table of records and results",
-			[]string{"plugins/process", "plugins/resolve", "orchestrator", "orchestrator/source", "chunk/input/expand", "chunk/input/format", "chunk/record", "internal/fault", "internal/jsonline", "internal/proc", "internal/template", "plugins", "plugins/python", "worker/fetch"}, "it computes as a worker does, and writes nothing"},
+			[]string{"plugins/process", "orchestrator", "orchestrator/source", "chunk/input/expand", "chunk/input/format", "chunk/record", "internal/fault", "internal/jsonline", "internal/proc", "internal/template", "plugins", "plugins/python", "worker/fetch"}, "it computes as a worker does, and writes nothing"},
 		{"internal/jobfile", "job files: the settings of a job as YAML, their mistakes, their schema",
 			[]string{"orchestrator/spec", "internal/nearest"}, "a table of settings says what a file may contain: it knows no flags and no jobs"},
 		{"internal/explain", "the cause and the fix of every code of an error",

@@ -2,29 +2,26 @@ package cluster
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // ArrayText returns ascending numbers as schedulers write them: 1,3,7-9.
 func ArrayText(numbers []int) string {
-	var b strings.Builder
-	for i := 0; i < len(numbers); {
-		last := i
-		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
-			last++
+	var parts []string
+	for i := 0; i < len(numbers); i++ {
+		first := numbers[i]
+		for i+1 < len(numbers) && numbers[i+1] == numbers[i]+1 {
+			i++
 		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
+		text := strconv.Itoa(first)
+		switch last := numbers[i]; {
+		case last == first+1:
+			text += fmt.Sprintf(",%d", last)
+		case last > first:
+			text += fmt.Sprintf("-%d", last)
 		}
-		switch {
-		case last == i:
-			fmt.Fprint(&b, numbers[i])
-		case last == i+1:
-			fmt.Fprintf(&b, "%d,%d", numbers[i], numbers[last])
-		default:
-			fmt.Fprintf(&b, "%d-%d", numbers[i], numbers[last])
-		}
-		i = last + 1
+		parts = append(parts, text)
 	}
-	return b.String()
+	return strings.Join(parts, ",")
 }

@@ -185,32 +185,29 @@ func (a *Attempt) finish(state string, err error) error {
 	return writeJSON(a.join(endFile), e)
 }
 
-// discard removes the output of an attempt that another one has beaten.
-func (a *Attempt) discard() {
+// Discard removes the output of the attempt and its job folder.
+func (a *Attempt) Discard() {
 	paths := []string{a.Output(), a.Errors(), filepath.Clean(a.Output()) + ".gpurun"}
 	arrays, _ := filepath.Glob(a.join("column-*.npy"))
 	for _, path := range append(paths, arrays...) {
-		if path != "" {
-			_ = os.RemoveAll(path)
-		}
+		_ = os.RemoveAll(path)
 	}
 }
 
 // claimAfter makes the attempt the one that computes its shard, if the current claim still is
-// the one that the caller has seen.
-func (a *Attempt) claimAfter(seen int) (bool, error) {
-	if err := a.writeBeat(); err != nil { // or others would not see that it is alive
-		return false, storage("write the attempt's beat", err)
+// the one that the caller has seen. An attempt that claims nothing leaves no folder.
+func (a *Attempt) claimAfter(seen int) (won bool, err error) {
+	err = storage("write the attempt's beat", a.writeBeat()) // or others would not see that it is alive
+	if err == nil {
+		won, err = publish(a.join(attemptFile), a.run.claimPath(a.key, seen+1))
 	}
-	won, err := publish(a.join(attemptFile), a.run.claimPath(a.key, seen+1))
 	if won {
 		a.claim = seen + 1
+	} else {
+		_ = os.RemoveAll(a.dir)
 	}
 	return won, err
 }
-
-// drop removes the folder of an attempt that has claimed nothing.
-func (a *Attempt) drop() { _ = os.RemoveAll(a.dir) }
 
 // commit publishes the result of a finished shard. It returns false if another attempt was
 // first; then that one's output counts.

@@ -258,7 +258,7 @@ func TestStaleHandle(t *testing.T) {
 	}
 	outcome, err := r.Work(t.Context(), fast(0, compute))
 	link = os.Link
-	if fault.KindOf(err) != fault.Storage || !outcome.Unfinished {
+	if fault.KindOf(err) != fault.Storage {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
 	if _, err := r.Work(t.Context(), fast(0, compute)); err != nil {
@@ -708,8 +708,8 @@ func TestStay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var failed *FailedError
-	if _, err := r.Work(t.Context(), work); !errors.As(err, &failed) || err.Error() != "1 of 2 shards failed: 1" {
+	var failed *MissingError
+	if _, err := r.Work(t.Context(), work); !errors.As(err, &failed) || !failed.Failed || err.Error() != "1 of 2 shards failed: 1" {
 		t.Errorf("with a failed shard: %v", err)
 	}
 }

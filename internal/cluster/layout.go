@@ -22,7 +22,10 @@ type agreedLayout struct {
 }
 
 // Agreement is what the machines of a run have agreed on: layout.json.
-type Agreement struct{ path, run string }
+type Agreement struct {
+	path, run string
+	wait      func() error // before a layout is proposed; nil: not at all
+}
 
 // Layout returns the layout that the machines have agreed on, nil if there is none yet.
 func (a Agreement) Layout() (*columns.Layout, error) {
@@ -43,6 +46,11 @@ func (a Agreement) Layout() (*columns.Layout, error) {
 
 // FixLayout proposes a layout and returns the one that holds: the first that was proposed.
 func (a Agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {
+	if a.wait != nil {
+		if err := a.wait(); err != nil {
+			return proposed, err
+		}
+	}
 	own := a.path + "." + randomName()
 	if err := writeJSON(own, agreedLayout{Run: a.run, Layout: proposed}); err != nil {
 		return proposed, err
@@ -62,22 +70,26 @@ func (a Agreement) FixLayout(proposed columns.Layout) (columns.Layout, error) {
 // layoutWait is how long other shards wait for the first one to propose the layout.
 const layoutWait = 10 * time.Second
 
-// FixLayout is Agreement.FixLayout for the shard of the attempt. While the first shard is being computed, it
+// Agreement is Run.Agreement for the shard of the attempt. While the first shard is being computed, it
 // may decide, so that the layout does not depend on which machine is faster: others wait for it
 // until it has ended or takes too long.
-func (a *Attempt) FixLayout(ctx context.Context, proposed columns.Layout) (columns.Layout, error) {
-	for waited := time.Duration(0); a.Shard > 0 && waited < layoutWait && a.firstIsComputed(); waited += layoutPoll {
-		agreed, err := a.run.Agreement().Layout()
-		if err != nil || agreed != nil {
-			break // FixLayout returns it
+func (a *Attempt) Agreement(ctx context.Context) Agreement {
+	agreement := a.run.Agreement()
+	agreement.wait = func() error {
+		for waited := time.Duration(0); a.Shard > 0 && waited < layoutWait && a.firstIsComputed(); waited += layoutPoll {
+			agreed, err := agreement.Layout()
+			if err != nil || agreed != nil {
+				break // FixLayout returns it
+			}
+			select {
+			case <-time.After(layoutPoll):
+			case <-ctx.Done():
+				return stopped(ctx, ctx.Err())
+			}
 		}
-		select {
-		case <-time.After(layoutPoll):
-		case <-ctx.Done():
-			return proposed, fault.Interrupted.New("stopped on request")
-		}
+		return nil
 	}
-	return a.run.Agreement().FixLayout(proposed)
+	return agreement
 }
 
 const layoutPoll = 100 * time.Millisecond

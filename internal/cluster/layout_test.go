@@ -180,7 +180,7 @@ func TestFirstShardDecides(t *testing.T) {
 	other := columns.Layout{Columns: []columns.Column{{Name: "other", Kind: columns.Bool}}}
 	ended := make(chan columns.Layout)
 	go func() {
-		got, err := attempts[1].FixLayout(t.Context(), other)
+		got, err := attempts[1].Agreement(t.Context()).FixLayout(other)
 		if err != nil {
 			t.Error(err)
 		}
@@ -191,7 +191,7 @@ func TestFirstShardDecides(t *testing.T) {
 		t.Error("it did not wait")
 	case <-time.After(3 * layoutPoll):
 	}
-	if _, err := attempts[0].FixLayout(t.Context(), columnLayout); err != nil {
+	if _, err := attempts[0].Agreement(t.Context()).FixLayout(columnLayout); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-ended; got.Columns[0].Name != "id" {
@@ -202,7 +202,7 @@ func TestFirstShardDecides(t *testing.T) {
 	if err := errors.Join(os.Remove(r.join(layoutFile)), attempts[0].finish(endFailed, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := attempts[1].FixLayout(t.Context(), other); err != nil || got.Columns[0].Name != "other" {
+	if got, err := attempts[1].Agreement(t.Context()).FixLayout(other); err != nil || got.Columns[0].Name != "other" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/gpurun/gpurun/internal/fault"
@@ -41,12 +42,8 @@ func publish(own, public string) (won bool, err error) {
 
 // noLinks reports whether an error means that the file system has no hard links.
 func noLinks(err error) bool {
-	for _, no := range []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return false
+	causes := []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV}
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 // storage wraps an error of the shared folder; nil stays nil.

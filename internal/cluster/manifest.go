@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -72,23 +71,8 @@ func (m Manifest) Range(shard int) (first, records int64) {
 
 func (m Manifest) sum() string {
 	m.Sum = ""
-	data, _ := json.Marshal(m)
+	data, _ := json.Marshal(m) // the file indents it
 	return chunk.Checksum(data).String()
-}
-
-// compact undoes the indentation of members that only the caller knows.
-func compact(m *Manifest) error {
-	for _, member := range []*json.RawMessage{&m.Print, &m.Index} {
-		if *member == nil {
-			continue
-		}
-		data, err := json.Marshal(*member)
-		if err != nil {
-			return err
-		}
-		*member = data
-	}
-	return nil
 }
 
 // writeJSON writes a small file durably.
@@ -109,9 +93,7 @@ func readJSON(path string, value any) error {
 }
 
 func randomName() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
+	return strings.ToLower(rand.Text()[:12])
 }
 
 // key is the name of a shard in file names.

@@ -47,8 +47,6 @@ type Merged struct {
 	Sum chunk.FileSum `json:"sum"`
 	// Arrays are the checksums of the files in Manifest.Arrays.
 	Arrays []chunk.FileSum `json:"arrays,omitempty"`
-	// Kinds are the failed records by kind.
-	Kinds map[string]int64 `json:"kinds,omitempty"`
 	// Skipped is how many input files could not be read to their end, counted once for each
 	// shard that read them.
 	Skipped  int       `json:"skipped_inputs,omitempty"`
@@ -65,10 +63,16 @@ type MissingError struct {
 	// Shards are those that are not committed; Of is how many the run has.
 	Shards []Shard
 	Of     int
+	// Failed: the run ended without them, because each has failed too often.
+	Failed bool
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%d of %d shards are missing: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
+	what := "are missing"
+	if e.Failed {
+		what = "failed"
+	}
+	return fmt.Sprintf("%d of %d shards %s: %s", len(e.Shards), e.Of, what, ArrayText(Missing(e.Shards)))
 }
 
 // missing returns the shards that are not committed; nil if all are.
@@ -78,13 +82,6 @@ func missing(shards []Shard) *MissingError {
 		return nil
 	}
 	return &MissingError{Shards: left, Of: len(shards)}
-}
-
-// FailedError means that a run ended without its missing shards: each has failed too often.
-type FailedError struct{ MissingError }
-
-func (e *FailedError) Error() string {
-	return fmt.Sprintf("%d of %d shards failed: %s", len(e.Shards), e.Of, ArrayText(Missing(e.Shards)))
 }
 
 // ErrMerging means that another process is merging the run.
@@ -170,16 +167,13 @@ func (m Merged) changed(parts bool) bool {
 
 // readResults reads the commits of all shards.
 func (m *merge) readResults() (err error) {
-	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors, Kinds: make(map[string]int64)}
+	m.merged = Merged{Run: m.run.ID, Output: m.run.Output, Errors: m.run.Manifest.Errors}
 	if m.results, err = m.run.Results(); err != nil {
 		return err
 	}
 	for _, result := range m.results {
 		m.merged.Counts.Add(result.Counts)
 		m.merged.Skipped += result.Skipped
-		for kind, n := range result.Kinds {
-			m.merged.Kinds[kind] += n
-		}
 	}
 	return nil
 }
@@ -207,7 +201,7 @@ func (m *merge) claim(ctx context.Context) (err error) {
 			case <-time.After(beatInterval(watch.lostAfter) / 2):
 				continue
 			case <-ctx.Done():
-				return fault.Interrupted.New("stopped on request")
+				return stopped(ctx, ctx.Err())
 			}
 		}
 		if _, done := m.overtaken(); done {
@@ -218,11 +212,10 @@ func (m *merge) claim(ctx context.Context) (err error) {
 			return err
 		}
 		won, err := a.claimAfter(s.Claims)
-		if err != nil || !won {
-			a.drop()
-			if err != nil {
-				return err
-			}
+		if err != nil {
+			return err
+		}
+		if !won {
 			continue
 		}
 		m.attempt, m.merged.Attempt = a, a.info.Attempt
@@ -255,9 +248,7 @@ func (m *merge) finish(ctx context.Context) (Merged, error) {
 		}
 	}
 	if err != nil {
-		if ctx.Err() != nil && fault.As(err) == nil {
-			err = fault.Interrupted.New("stopped on request")
-		}
+		err = stopped(ctx, err)
 		_ = m.attempt.finish(endState(err), err)
 		return Merged{}, err
 	}
@@ -282,7 +273,7 @@ func (r *Run) Clean() (removed bool) {
 			a := &Attempt{run: r, dir: filepath.Join(dir, entry.Name())}
 			_, err := os.Lstat(a.Output())
 			removed = removed || err == nil
-			a.discard()
+			a.Discard()
 		}
 	}
 	return removed
@@ -299,11 +290,7 @@ type shardFiles struct {
 
 // collect finds the files of the shards. Where every record failed before any machine knew the layout,
 // they are written again.
-func (m *merge) collect(ctx context.Context) error {
-	layout, err := m.run.Agreement().Layout()
-	if err != nil {
-		return err
-	}
+func (m *merge) collect(ctx context.Context, layout *columns.Layout) error {
 	for _, r := range m.results {
 		a := &Attempt{run: m.run, dir: m.run.attemptDir(r.Attempt)}
 		s := shardFiles{Result: r, output: a.Output(), errors: a.Errors()}
@@ -332,28 +319,21 @@ func (m *merge) collect(ctx context.Context) error {
 	return nil
 }
 
-// layout returns the layout of the merged output: nil for lines alone.
-func (m *merge) layout() (*columns.Layout, error) {
-	agreed, err := m.run.Agreement().Layout()
-	if err != nil || agreed != nil || m.run.Columns == nil {
-		return agreed, err
-	}
-	fallback := m.run.Columns.Fallback() // no record has a result
-	return &fallback, nil
-}
-
 // refits is the folder of the files that are written again.
 func (m *merge) refits() string { return m.attempt.join("refits") }
 
 // write writes the errors file and the arrays, and then the output.
 func (m *merge) write(ctx context.Context) error {
 	defer os.RemoveAll(m.refits())
-	if err := m.collect(ctx); err != nil {
-		return err
+	layout, err := m.run.Agreement().Layout()
+	if err == nil {
+		err = m.collect(ctx, layout)
 	}
-	layout, err := m.layout()
 	if err != nil {
 		return err
+	}
+	if layout == nil && m.run.Columns != nil { // no record has a result
+		layout = new(m.run.Columns.Fallback())
 	}
 	if path := m.run.Manifest.Errors; path != "" {
 		pieces := m.pieces(func(s shardFiles) (string, chunk.FileSum) { return s.errors, s.Errors })

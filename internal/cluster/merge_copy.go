@@ -42,32 +42,30 @@ func (p *piece) damaged(format string, args ...any) error {
 // exists reports whether there is a file: an errors file without records may not exist.
 func (p *piece) exists() bool { return p.sum != chunk.FileSum{} }
 
-// open opens the file of the piece.
-func (p *piece) open() (*os.File, error) {
+// read calls do with the file of the piece, if there is one.
+func (p *piece) read(do func(*os.File) error) error {
+	if !p.exists() {
+		return nil
+	}
 	in, err := os.Open(p.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, p.damaged("it does not exist")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return p.damaged("it does not exist")
+	case err != nil:
+		return storage("read shard", err)
 	}
-	if err != nil {
-		return nil, storage("read shard", err)
-	}
-	return in, nil
+	defer in.Close()
+	return do(in)
 }
 
 // locate finds the body of the piece.
 func (p *piece) locate(c container) error {
-	if !p.exists() {
-		return nil
-	}
-	in, err := p.open()
-	if err != nil {
+	return p.read(func(in *os.File) (err error) {
+		if p.from, p.to, err = c.body(in, p.sum.Bytes); err != nil {
+			err = p.damaged("%w", err)
+		}
 		return err
-	}
-	defer in.Close()
-	if p.from, p.to, err = c.body(in, p.sum.Bytes); err != nil {
-		return p.damaged("%w", err)
-	}
-	return nil
+	})
 }
 
 // join writes the bodies of pieces to a file, in order, between one head and one tail. It verifies
@@ -141,30 +139,16 @@ func (m *merge) resume(path string) bool {
 
 // isAt reports whether a file has the body of the piece at an offset.
 func (p *piece) isAt(ctx context.Context, file io.ReaderAt, offset int64) bool {
-	if !p.exists() {
-		return true
-	}
-	in, err := os.Open(p.path)
-	if err != nil {
-		return false
-	}
-	defer in.Close()
-	rest := p.sum.Bytes - p.to
-	whole := io.MultiReader(io.NewSectionReader(in, 0, p.from), io.NewSectionReader(file, offset, p.to-p.from), io.NewSectionReader(in, p.to, rest))
-	return p.check(ctx, whole, io.Discard) == nil
+	return p.read(func(in *os.File) error {
+		rest := p.sum.Bytes - p.to
+		whole := io.MultiReader(io.NewSectionReader(in, 0, p.from), io.NewSectionReader(file, offset, p.to-p.from), io.NewSectionReader(in, p.to, rest))
+		return p.check(ctx, whole, io.Discard)
+	}) == nil
 }
 
 // copyTo copies the body of the piece and verifies all of it.
 func (p *piece) copyTo(ctx context.Context, out io.Writer) error {
-	if !p.exists() {
-		return nil
-	}
-	in, err := p.open()
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return p.check(ctx, in, out)
+	return p.read(func(in *os.File) error { return p.check(ctx, in, out) })
 }
 
 // check reads the bytes of the piece, verifies them, and copies its body to out.

@@ -70,7 +70,7 @@ func (w *Watch) Overview(ctx context.Context) (Overview, error) {
 	}
 	o.Rate = totalRate(shards)
 	o.Nodes = nodes(shards)
-	_, o.Merged = w.run.alreadyMerged()
+	o.Merged = w.run.Merged()
 	return o, nil
 }
 
@@ -141,10 +141,5 @@ func (o Overview) CheckIdle() error {
 
 // Claimed reports whether any process has begun to compute a shard.
 func (o Overview) Claimed() bool {
-	for _, s := range o.Shards {
-		if s.Claims > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Shards, func(s Shard) bool { return s.Claims > 0 })
 }

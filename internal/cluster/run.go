@@ -26,10 +26,7 @@ type Run struct {
 
 // Folder returns the run folder of an output.
 func Folder(output string) string {
-	if full, err := filepath.Abs(output); err == nil {
-		output = full
-	}
-	return filepath.Clean(output) + folderSuffix
+	return files.Absolute(output) + folderSuffix
 }
 
 func (r *Run) join(names ...string) string {
@@ -37,7 +34,7 @@ func (r *Run) join(names ...string) string {
 }
 
 // Agreement returns what the machines have agreed on.
-func (r *Run) Agreement() Agreement { return Agreement{r.join(layoutFile), r.ID} }
+func (r *Run) Agreement() Agreement { return Agreement{path: r.join(layoutFile), run: r.ID} }
 
 // Open opens the run of an output, the last one if it was corrected.
 func Open(output string) (*Run, error) {
@@ -65,7 +62,7 @@ func open(output string, number int) (*Run, error) {
 	switch {
 	case r.Version != manifestVersion:
 		return nil, fault.RunDamaged.New("%s has version %d, but this gpurun writes version %d", path, r.Version, manifestVersion)
-	case compact(&r.Manifest) != nil || r.Sum != r.sum():
+	case r.Sum != r.sum():
 		return nil, fault.RunDamaged.New("%s is damaged: its checksum is wrong", path)
 	case r.Shards < 1 || r.Shards > MaxShards || r.Records < 0 || r.First < 0:
 		return nil, fault.RunDamaged.New("%s is damaged: %d shards of %d records", path, r.Shards, r.Records)
@@ -80,8 +77,7 @@ func open(output string, number int) (*Run, error) {
 // to any file, and removes access for others.
 func makePrivate(path string) error {
 	err := files.MakePrivate(path)
-	var other *files.NotOwnError
-	if errors.As(err, &other) {
+	if other, ok := errors.AsType[*files.NotOwnError](err); ok {
 		return fault.RunFolderTaken.New("the run folder %s belongs to %s, not to you; remove it, or name another output", path, other.Owner)
 	}
 	return err
@@ -96,9 +92,6 @@ func create(m Manifest, number int) (*Run, error) {
 		return nil, fault.BadShardNumber.New("a run has 1 to %d shards, not %d", MaxShards, m.Shards).Set("shard")
 	}
 	m.Version, m.ID, m.Created = manifestVersion, randomName(), time.Now().UTC().Truncate(time.Second)
-	if err := compact(&m); err != nil {
-		return nil, err
-	}
 	m.Sum = m.sum()
 	r := &Run{Manifest: m, Dir: numbered(Folder(m.Output), number), number: number}
 	for _, dir := range []string{"", attemptsDir, claimsDir, commitsDir} {
@@ -204,14 +197,11 @@ type Result struct {
 	Arrays []chunk.FileSum `json:"arrays,omitempty"`
 	// Usage is what the kernels have counted, such as requests, in all attempts at the shard.
 	Usage map[string]int64 `json:"usage,omitempty"`
-	// Kinds are the failed records by kind.
-	Kinds map[string]int64 `json:"kinds,omitempty"`
 	// Skipped is how many input files could not be read to their end.
 	Skipped int `json:"skipped_inputs,omitempty"`
 	// Rate is in records per second.
-	Rate     float64       `json:"records_per_second"`
-	Elapsed  time.Duration `json:"elapsed_ns"`
-	Finished time.Time     `json:"finished"`
+	Rate     float64   `json:"records_per_second"`
+	Finished time.Time `json:"finished"`
 	Who
 }
 

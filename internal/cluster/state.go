@@ -207,7 +207,7 @@ func (w *Watch) observe(key string, number int) (*observed, error) {
 	if o.ended != nil {
 		return o, nil
 	}
-	dir := w.run.join(attemptsDir, filepath.Base(o.info.Attempt))
+	dir := w.run.attemptDir(o.info.Attempt)
 	var ended end
 	switch err := readJSON(filepath.Join(dir, endFile), &ended); {
 	case err == nil:
@@ -232,7 +232,7 @@ func (w *Watch) ended(claim string) string {
 	if o == nil || o.ended == nil && !o.info.ended() {
 		return ""
 	}
-	return w.run.join(attemptsDir, filepath.Base(o.info.Attempt))
+	return w.run.attemptDir(o.info.Attempt)
 }
 
 // describe sets the state of a shard from its current attempt.

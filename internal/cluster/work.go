@@ -20,7 +20,7 @@ type Work struct {
 	NoClaim bool
 	// Stay, unless it is nil, lets the process wait for shards that others compute, ready to claim
 	// those of a process that is lost, until the run is complete. If what remains has failed too
-	// often, Work fails with a FailedError. Stay is called while it waits; its error ends that.
+	// often, Work fails with a MissingError. Stay is called while it waits; its error ends that.
 	Stay func() error
 	// LostAfter is how long an attempt may show no sign of life; 0 for DefaultLostAfter.
 	LostAfter time.Duration
@@ -44,8 +44,6 @@ type Outcome struct {
 	Computed []int
 	// Complete: every shard of the run is committed.
 	Complete bool
-	// Unfinished: the process stopped before its shard was computed.
-	Unfinished bool
 }
 
 // errElsewhere ends an attempt that another one has overtaken.
@@ -62,7 +60,7 @@ func (r *Run) Work(ctx context.Context, w Work) (Outcome, error) {
 	}
 	worker := &worker{Work: w, run: r, watch: r.Watch(w.LostAfter)}
 	err := worker.work(ctx)
-	return worker.outcome, err
+	return worker.outcome, stopped(ctx, err)
 }
 
 // worker is this process's part in a run.
@@ -78,7 +76,7 @@ func (w *worker) work(ctx context.Context) error {
 	for {
 		shards, err := w.watch.Shards(ctx)
 		if err != nil {
-			return w.stopped(ctx, err)
+			return err
 		}
 		w.outcome.Complete = len(Missing(shards)) == 0
 		next := choose(shards, w.Shard, w.NoClaim)
@@ -89,21 +87,23 @@ func (w *worker) work(ctx context.Context) error {
 		switch {
 		case next.shard >= 0:
 			if err := w.attempt(ctx, shards[next.shard]); err != nil {
-				return w.stopped(ctx, err)
+				return err
 			}
 		case next.wait || w.Stay != nil && running:
 			if w.Stay != nil {
 				if err := w.Stay(); err != nil {
-					return w.stopped(ctx, err)
+					return err
 				}
 			}
 			select {
 			case <-time.After(beatInterval(w.watch.lostAfter) / 2):
 			case <-ctx.Done():
-				return w.stopped(ctx, nil)
+				return ctx.Err()
 			}
 		case w.Stay != nil && !w.outcome.Complete:
-			return fault.ShardsMissing.New("%w", &FailedError{*missing(shards)})
+			left := missing(shards)
+			left.Failed = true
+			return fault.ShardsMissing.New("%w", left)
 		default:
 			w.noteOwn(shards)
 			return nil
@@ -111,11 +111,11 @@ func (w *worker) work(ctx context.Context) error {
 	}
 }
 
-// stopped notes that the process's own shard may be unfinished.
-func (w *worker) stopped(ctx context.Context, err error) error {
-	w.outcome.Unfinished = true
-	if err == nil || ctx.Err() != nil && fault.As(err) == nil {
-		err = fault.Interrupted.New("stopped on request")
+// stopped returns the error of what was stopped by its context; an error with a cause of its own
+// stays.
+func stopped(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil && fault.As(err) == nil {
+		return fault.Interrupted.New("stopped on request")
 	}
 	return err
 }
@@ -190,7 +190,6 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 	}
 	won, err := a.claimAfter(s.Claims)
 	if err != nil || !won {
-		a.drop()
 		// A network file system may show an old list of claims for a while.
 		time.Sleep(time.Duration(rand.Int64N(int64(lostClaim))))
 		return err
@@ -223,7 +222,7 @@ func (w *worker) attempt(ctx context.Context, s Shard) error {
 		return err
 	case !won:
 		w.Notice(fmt.Sprintf("shard %d was already committed by another attempt, whose results are kept", s.Index))
-		a.discard()
+		a.Discard()
 		return a.finish(endDuplicate, nil)
 	}
 	w.outcome.Computed = append(w.outcome.Computed, s.Index)

@@ -76,7 +76,7 @@ func Pair(name string, kind spec.Kind, v Value) string {
 		return name + ": [" + strings.Join(quoted, ", ") + "]"
 	}
 	text := v.Texts[0]
-	if kind == spec.Bool || kind == spec.Int && digits.MatchString(text) || kind == spec.Size && digits.MatchString(text) {
+	if kind == spec.Bool || (kind == spec.Int || kind == spec.Size) && digits.MatchString(text) {
 		return name + ": " + text
 	}
 	return name + ": " + Quote(text)

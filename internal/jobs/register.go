@@ -1,9 +1,9 @@
 package jobs
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,7 +13,7 @@ import (
 	"github.com/gpurun/gpurun/internal/owned"
 )
 
-// Info identifies a job. It has no command line, which may contain secrets.
+// Info identifies a job, without its command line, which may contain secrets.
 type Info struct {
 	ID string `json:"id"`
 	// Name is the user's name for the job, "" if none.
@@ -28,8 +28,7 @@ type Info struct {
 // Entry is the content of a job's file. It never changes.
 type Entry struct {
 	Info
-	Command string `json:"command"`
-	Socket  string `json:"socket"`
+	Socket string `json:"socket"`
 }
 
 // maxSocketPath is the maximum length of a Unix socket's path, with a margin: the error of
@@ -47,7 +46,7 @@ type Registration struct {
 
 // NewEntry completes the entry of a job of this process, without making it visible.
 func NewEntry(e Entry) Entry {
-	e.ID, e.PID, e.Started = newID(), os.Getpid(), time.Now()
+	e.ID, e.PID, e.Started = fmt.Sprintf("%08x", rand.Uint32()), os.Getpid(), time.Now()
 	return e
 }
 
@@ -102,10 +101,4 @@ func (r *Registration) Close() {
 	if r.ownDir != "" {
 		_ = os.RemoveAll(r.ownDir)
 	}
-}
-
-func newID() string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
 }

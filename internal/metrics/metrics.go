@@ -85,8 +85,8 @@ type labels []string
 func (l labels) and(more ...string) labels { return slices.Concat(l, more) }
 
 func (l labels) split() (names, values []string) {
-	for i := 0; i+1 < len(l); i += 2 {
-		names, values = append(names, l[i]), append(values, l[i+1])
+	for pair := range slices.Chunk(l, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
 	}
 	return names, values
 }

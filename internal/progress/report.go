@@ -25,75 +25,87 @@ type Hints interface {
 	Retry(orchestrator.Report) string
 }
 
-// WriteReport writes the report as text.
-func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
-	if done := r.In - r.Pending; done > 0 && r.Stop == nil && r.Retried == 0 && r.Computed == 0 {
-		fmt.Fprintf(w, "\nnothing left to do: %s already done\n", plural(done, "record"))
-	} else {
-		fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", computed(r), durationText(r.Elapsed), rateText(r.Rate), loading(r), retryResult(r))
-	}
-	fmt.Fprintf(w, "  %s in = %s succeeded + %s failed + %s dropped + %s pending\n",
-		Count(r.In), Count(r.Succeeded), Count(r.Failed), Count(r.Dropped), Count(r.Pending))
-	writeAnswers(w, r)
-	if r.Uncounted {
-		fmt.Fprintln(w, "  the rest of the input was not counted and is pending too")
-	}
-	if r.Blank > 0 {
-		fmt.Fprintf(w, "  %s skipped\n", plural(r.Blank, "blank line"))
-	}
-	if r.Nulls > 0 {
-		fmt.Fprintf(w, "  %s became null, since JSON has no NaN or infinity; such records can fail instead%s\n", plural(r.Nulls, "number"), setting(hints, "nan error"))
-	}
-	writeUsage(w, r)
-	if r.Stop == nil || r.Stop.Kind != fault.Incompatible { // the figures of a kernel that fails on everything say nothing
-		writeFigures(w, r)
-	}
-	writeDevices(w, r, hints)
-	writeFailures(w, r, hints)
-	writeAdvice(w, r, hints)
-	writeNext(w, r, hints)
+// page is a report as text.
+type page struct {
+	w io.Writer
+	orchestrator.Report
+	Hints
 }
 
-// writeFigures writes how fast the job was, and why.
-func writeFigures(w io.Writer, r orchestrator.Report) {
-	writeStart(w, r.Start)
-	writeWorkers(w, r)
-	if r.Padding > 0 {
-		fmt.Fprintf(w, "  batches were grouped by %s: %.0f%% padding\n", plain(r.GroupBy), 100*r.Padding)
+// line writes a line.
+func (p *page) line(format string, args ...any) { fmt.Fprintf(p.w, "  "+format+"\n", args...) }
+
+// WriteReport writes the report as text.
+func WriteReport(w io.Writer, r orchestrator.Report, hints Hints) {
+	p := &page{w, r, hints}
+	if done := p.In - p.Pending; done > 0 && p.Stop == nil && p.Retried == 0 && p.Computed == 0 {
+		fmt.Fprintf(w, "\nnothing left to do: %s already done\n", plural(done, "record"))
+	} else {
+		fmt.Fprintf(w, "\n%s in %s (%s%s)%s\n", p.computed(), durationText(p.Elapsed), rateText(p.Rate), p.loading(), p.retryResult())
 	}
-	for _, s := range r.Scaling {
+	p.line("%s in = %s succeeded + %s failed + %s dropped + %s pending",
+		Count(p.In), Count(p.Succeeded), Count(p.Failed), Count(p.Dropped), Count(p.Pending))
+	p.answers()
+	if p.Uncounted {
+		p.line("the rest of the input was not counted and is pending too")
+	}
+	if p.Blank > 0 {
+		p.line("%s skipped", plural(p.Blank, "blank line"))
+	}
+	if p.Nulls > 0 {
+		p.line("%s became null, since JSON has no NaN or infinity; such records can fail instead%s", plural(p.Nulls, "number"), p.Hint("", "nan error"))
+	}
+	p.usage()
+	if p.Stop == nil || p.Stop.Kind != fault.Incompatible { // the figures of a kernel that fails on everything say nothing
+		p.figures()
+	}
+	p.devices()
+	p.failures()
+	p.advice()
+	p.next()
+}
+
+// figures writes how fast the job was, and why.
+func (p *page) figures() {
+	p.start()
+	p.workers()
+	if p.Padding > 0 {
+		p.line("batches were grouped by %s: %.0f%% padding", plain(p.GroupBy), 100*p.Padding)
+	}
+	for _, s := range p.Scaling {
 		if s.Reason != "" {
-			fmt.Fprintf(w, "  %s\n", s)
+			p.line("%s", s)
 		}
 	}
-	if l := r.Latency; l != nil && l.Batches > 1 {
-		fmt.Fprintf(w, "  %s took %s (median), %s (99%%), at most %s\n", r.Unit, latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
+	if l := p.Latency; l != nil && l.Batches > 1 {
+		p.line("%s took %s (median), %s (99%%), at most %s", p.Unit, latencyText(l.P50), latencyText(l.P99), latencyText(l.Max))
 	}
-	if r.Bottleneck != nil {
-		fmt.Fprintf(w, "  bottleneck: %s\n", r.Bottleneck.Text)
+	if p.Bottleneck != nil {
+		p.line("bottleneck: %s", p.Bottleneck.Text)
 	}
 }
 
 // loading is how long the kernel took to open, if that is worth mentioning.
-func loading(r orchestrator.Report) string {
-	if r.Load < time.Second || r.Rate == 0 {
+func (p *page) loading() string {
+	if p.Load < time.Second || p.Rate == 0 {
 		return ""
 	}
-	return " after loading for " + durationText(r.Load)
+	return " after loading for " + durationText(p.Load)
 }
 
-// writeStart writes how the workers started, if that took long.
-func writeStart(w io.Writer, s *orchestrator.StartReport) {
+// start writes how the workers started, if that took long.
+func (p *page) start() {
+	s := p.Start
 	if s == nil || s.First.Took() < time.Second {
 		return
 	}
-	fmt.Fprintf(w, "  the first worker started in %s: %s\n", durationText(s.First.Took()), startText(s.First))
+	p.line("the first worker started in %s: %s", durationText(s.First.Took()), startText(s.First))
 	if s.Typical != nil {
 		each := ""
 		if s.Further > 1 {
 			each = " each (median)"
 		}
-		fmt.Fprintf(w, "  %s took %s%s: %s\n", plural(int64(s.Further), "further worker"), durationText(s.Typical.Took()), each, startText(*s.Typical))
+		p.line("%s took %s%s: %s", plural(int64(s.Further), "further worker"), durationText(s.Typical.Took()), each, startText(*s.Typical))
 	}
 }
 
@@ -119,29 +131,24 @@ func startText(s orchestrator.Start) string {
 	return strings.Join(parts, ", ")
 }
 
-// setting returns the hint to change a setting.
-func setting(hints Hints, value string) string {
-	return hints.Hint("", value)
-}
-
 // computed is what this run spent its time on, without the work of earlier runs.
-func computed(r orchestrator.Report) string {
-	n := r.Computed
+func (p *page) computed() string {
+	n := p.Computed
 	switch {
-	case r.Retried > 0:
-		return "retried " + plural(r.Retried, "failed record")
-	case n == 0 && r.Stop != nil:
+	case p.Retried > 0:
+		return "retried " + plural(p.Retried, "failed record")
+	case n == 0 && p.Stop != nil:
 		return "no records computed"
-	case n < r.In-r.Pending+r.Answers:
+	case n < p.In-p.Pending+p.Answers:
 		return plural(n, "more record")
 	}
 	return plural(n, "record")
 }
 
-// writeAnswers writes how many pending records have an answer already.
-func writeAnswers(w io.Writer, r orchestrator.Report) {
-	if r.Answers > 0 {
-		fmt.Fprintf(w, "  %s\n", AnswersText(r.Answers))
+// answers writes how many pending records have an answer already.
+func (p *page) answers() {
+	if p.Answers > 0 {
+		p.line("%s", AnswersText(p.Answers))
 	}
 }
 
@@ -155,25 +162,25 @@ func AnswersText(answers int64) string {
 
 // retryResult is how many of the retried records failed again, "" if none were retried.
 // Records that came in with an "_error" are counted as failed but never retried.
-func retryResult(r orchestrator.Report) string {
-	if r.Retried == 0 {
+func (p *page) retryResult() string {
+	if p.Retried == 0 {
 		return ""
 	}
-	failed := max(0, min(r.Failed-passed(r), r.Retried))
+	failed := max(0, min(p.Failed-p.passed(), p.Retried))
 	succeeded := "succeeded"
-	if r.Dropped > 0 { // the report does not say by which run
+	if p.Dropped > 0 { // the report does not say by which run
 		succeeded += " or were dropped"
 	}
 	if failed == 0 {
-		return fmt.Sprintf(": %s %s", Count(r.Retried), succeeded)
+		return fmt.Sprintf(": %s %s", Count(p.Retried), succeeded)
 	}
-	return fmt.Sprintf(": %s %s, %s failed again", Count(r.Retried-failed), succeeded, Count(failed))
+	return fmt.Sprintf(": %s %s, %s failed again", Count(p.Retried-failed), succeeded, Count(failed))
 }
 
 // passed is how many records came in with an "_error". They count as failed, and a retry
 // passes them through again.
-func passed(r orchestrator.Report) (n int64) {
-	for _, f := range r.Failures {
+func (p *page) passed() (n int64) {
+	for _, f := range p.Failures {
 		if f.Kind == fault.Upstream.String() {
 			n += f.Count
 		}
@@ -181,25 +188,26 @@ func passed(r orchestrator.Report) (n int64) {
 	return n
 }
 
-// writeDevices writes a line for each GPU with known figures, and recommendations.
-func writeDevices(w io.Writer, r orchestrator.Report, hints Hints) {
-	for _, d := range r.Devices {
+// devices writes a line for each GPU with known figures, and recommendations.
+func (p *page) devices() {
+	for _, d := range p.Devices {
 		if facts := deviceFacts(d); len(facts) > 0 {
-			fmt.Fprintf(w, "  %s: %s\n", d.Device, strings.Join(facts, ", "))
+			p.line("%s: %s", d.Device, strings.Join(facts, ", "))
 		}
 	}
-	for _, line := range r.Recommendations {
+	for _, line := range p.Recommendations {
 		text := line.Text
 		if line.Setting != "" {
-			text += setting(hints, line.Setting)
+			text += p.Hint("", line.Setting)
 		}
-		fmt.Fprintf(w, "  hint: %s\n", text)
+		p.line("hint: %s", text)
 	}
 }
 
 func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
+	add := func(format string, args ...any) { facts = append(facts, fmt.Sprintf(format, args...)) }
 	if celsius, known := d.PeakTemperature.Get(); known {
-		facts = append(facts, fmt.Sprintf("up to %d°C", celsius))
+		add("up to %d°C", celsius)
 	}
 	if d.Throttled > 0 {
 		text := "slowed for " + durationText(d.Throttled)
@@ -209,31 +217,31 @@ func deviceFacts(d orchestrator.DeviceReport) (facts []string) {
 		facts = append(facts, text)
 	}
 	if d.HeatSlowed > 0 {
-		facts = append(facts, "lowered its clocks because of heat for "+durationText(d.HeatSlowed))
+		add("lowered its clocks because of heat for %s", durationText(d.HeatSlowed))
 	}
 	if d.PowerCapped > 0 {
-		facts = append(facts, "at its power limit for "+durationText(d.PowerCapped))
+		add("at its power limit for %s", durationText(d.PowerCapped))
 	}
 	if percent, known := d.PeakMemory.Get(); known {
-		facts = append(facts, fmt.Sprintf("%.0f%% of memory", percent))
+		add("%.0f%% of memory", percent)
 	}
 	if percent, known := d.Utilization.Get(); known {
-		facts = append(facts, fmt.Sprintf("%.0f%% load", percent))
+		add("%.0f%% load", percent)
 	}
 	if joule, known := d.Energy.Get(); known && joule > 0 {
-		facts = append(facts, fmt.Sprintf("%.1f Wh", float64(joule)/3600))
+		add("%.1f Wh", float64(joule)/3600)
 	}
 	if d.Problem != "" {
-		facts = append(facts, plain(d.Problem))
+		add("%s", plain(d.Problem))
 	}
 	return facts
 }
 
-// writeAdvice suggests the batch size that most workers found to be the fastest.
-func writeAdvice(w io.Writer, r orchestrator.Report, hints Hints) {
+// advice suggests the batch size that most workers found to be the fastest.
+func (p *page) advice() {
 	count := make(map[int]int)
 	best := 0
-	for _, worker := range r.Workers {
+	for _, worker := range p.Workers {
 		if size := worker.BatchSize; size > 0 {
 			if count[size]++; best == 0 || count[size] > count[best] {
 				best = size
@@ -241,24 +249,25 @@ func writeAdvice(w io.Writer, r orchestrator.Report, hints Hints) {
 		}
 	}
 	if best > 0 {
-		fmt.Fprintf(w, "  batches of %s were the fastest: use them next time%s\n", Count(int64(best)), setting(hints, fmt.Sprintf("batch-size %d", best)))
+		p.line("batches of %s were the fastest: use them next time%s", Count(int64(best)), p.Hint("", fmt.Sprintf("batch-size %d", best)))
 	}
 }
 
 // WriteCommitted writes what an unfinished job has committed so far.
 func WriteCommitted(w io.Writer, r orchestrator.Report, hints Hints) {
+	p := &page{w, r, hints}
 	total := "records"
-	if r.In > 0 && !r.Uncounted {
-		total = fmt.Sprintf("of %s records", Count(r.In))
+	if p.In > 0 && !p.Uncounted {
+		total = fmt.Sprintf("of %s records", Count(p.In))
 	}
-	fmt.Fprintf(w, "  %s %s committed: %s succeeded, %s failed, %s dropped\n",
-		Count(r.In-r.Pending), total, Count(r.Succeeded), Count(r.Failed), Count(r.Dropped))
-	writeAnswers(w, r)
-	writeFailures(w, r, hints)
-	if r.Stop != nil {
-		fmt.Fprintf(w, "  the last run stopped: %s%s\n", plain(r.Stop.Message), hints.Hint(r.Stop.Code, r.Stop.Value))
+	p.line("%s %s committed: %s succeeded, %s failed, %s dropped",
+		Count(p.In-p.Pending), total, Count(p.Succeeded), Count(p.Failed), Count(p.Dropped))
+	p.answers()
+	p.failures()
+	if p.Stop != nil {
+		p.line("the last run stopped: %s%s", plain(p.Stop.Message), p.Hint(p.Stop.Code, p.Stop.Value))
 	}
-	fmt.Fprintf(w, "  logs are in %s\n", InFolder(r, "logs"))
+	p.line("logs are in %s", InFolder(r, "logs"))
 }
 
 // shownCauses limits how many causes of failures are shown; failures.jsonl has all.
@@ -267,45 +276,46 @@ const shownCauses = 5
 // shownSkips limits how many skipped inputs are shown; the report has all.
 const shownSkips = 5
 
-// writeFailures lists the inputs that were skipped, and the causes of failures, the most
+// failures lists the inputs that were skipped, and the causes of failures, the most
 // frequent first.
-func writeFailures(w io.Writer, r orchestrator.Report, hints Hints) {
-	for _, s := range r.SkippedInputs[:min(len(r.SkippedInputs), shownSkips)] {
-		fmt.Fprintf(w, "  skipped the rest of %s, from %s %s on: %s\n", plain(s.File), chunk.Unit(s.Rows), Count(s.Line), shorten(plain(s.Message), exampleWidth))
+func (p *page) failures() {
+	for _, s := range p.SkippedInputs[:min(len(p.SkippedInputs), shownSkips)] {
+		p.line("skipped the rest of %s, from %s %s on: %s", plain(s.File), chunk.Unit(s.Rows), Count(s.Line), shorten(plain(s.Message), exampleWidth))
 	}
-	if more := len(r.SkippedInputs) - shownSkips; more > 0 {
-		fmt.Fprintf(w, "  skipped the rest of %s more\n", plural(int64(more), "file"))
+	if more := len(p.SkippedInputs) - shownSkips; more > 0 {
+		p.line("skipped the rest of %s more", plural(int64(more), "file"))
 	}
-	causes, rest := r.Causes, r.Failed
+	causes, rest := p.Causes, p.Failed
 	for _, f := range causes[:min(len(causes), shownCauses)] {
-		remedy := hints.Hint(fault.Code(f.Code), f.Value)
+		remedy := p.Hint(fault.Code(f.Code), f.Value)
 		where := ""
 		if f.File != "" {
 			where = " of " + plain(f.File)
 		}
-		fmt.Fprintf(w, "  %s failed (%s), first at %s %s%s: %s%s\n", plural(f.Count, "record"), f.Kind, chunk.Unit(f.Rows), Count(f.Line), where, shorten(plain(f.Example), exampleWidth), remedy)
+		p.line("%s failed (%s), first at %s %s%s: %s%s", plural(f.Count, "record"), f.Kind, chunk.Unit(f.Rows), Count(f.Line), where, shorten(plain(f.Example), exampleWidth), remedy)
 		rest -= f.Count
 	}
 	if rest > 0 && len(causes) > 0 {
-		fmt.Fprintf(w, "  %s failed for other reasons\n", plural(rest, "record"))
+		p.line("%s failed for other reasons", plural(rest, "record"))
 	}
 }
 
 // WriteFailed writes the failures, for when no report is shown.
 func WriteFailed(w io.Writer, r orchestrator.Report, hints Hints) {
-	fmt.Fprintf(w, "%s of %s records failed\n", Count(r.Failed), Count(r.In))
-	writeFailures(w, r, hints)
-	writeNext(w, r, hints)
+	p := &page{w, r, hints}
+	fmt.Fprintf(w, "%s of %s records failed\n", Count(p.Failed), Count(p.In))
+	p.failures()
+	p.next()
 }
 
-// writeWorkers writes a table: names left-aligned, numbers right-aligned.
-func writeWorkers(w io.Writer, r orchestrator.Report) {
-	if r.In == 0 {
+// workers writes a table: names left-aligned, numbers right-aligned.
+func (p *page) workers() {
+	if p.In == 0 {
 		return
 	}
 	var table [][]string
 	var widths []int
-	for _, worker := range r.Workers {
+	for _, worker := range p.Workers {
 		batches := ""
 		if worker.Batches > 0 { // a kernel that computes records one by one has none
 			batches = plural(worker.Batches, "batch")
@@ -320,7 +330,7 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 		table = append(table, append(cells, trouble(worker)...))
 	}
 	for _, cells := range table {
-		row := fmt.Sprintf("  %-*s", widths[0], cells[0])
+		row := fmt.Sprintf("%-*s", widths[0], cells[0])
 		for i, cell := range cells[1:] {
 			width := 0
 			if i+1 < len(widths) {
@@ -328,7 +338,7 @@ func writeWorkers(w io.Writer, r orchestrator.Report) {
 			}
 			row += fmt.Sprintf("%s%*s", gap, width, cell)
 		}
-		fmt.Fprintln(w, strings.TrimRight(row, " "))
+		p.line("%s", strings.TrimRight(row, " "))
 	}
 }
 
@@ -355,57 +365,57 @@ func trouble(worker orchestrator.WorkerReport) []string {
 	return parts
 }
 
-// writeNext writes where the results are and what to run next.
-func writeNext(w io.Writer, r orchestrator.Report, hints Hints) {
-	output := r.Output
+// next writes where the results are and what to run next.
+func (p *page) next() {
+	output := p.Output
 	if output == "-" {
 		output = "the output"
 	}
-	missing := r.Pending - r.Answers
+	missing := p.Pending - p.Answers
 	switch {
-	case r.Stop != nil && r.Uncounted && missing == 0:
-		fmt.Fprintln(w, "  stopped: the rest of the input is not computed")
-	case r.Stop != nil && r.Uncounted:
-		fmt.Fprintf(w, "  stopped: more than %s not computed\n", plural(missing, "record"))
-	case r.Stop != nil && missing > 0:
-		fmt.Fprintf(w, "  stopped: %s not computed\n", plural(missing, "record"))
-	case r.Stop == nil && r.Failed > 0:
+	case p.Stop != nil && p.Uncounted && missing == 0:
+		p.line("stopped: the rest of the input is not computed")
+	case p.Stop != nil && p.Uncounted:
+		p.line("stopped: more than %s not computed", plural(missing, "record"))
+	case p.Stop != nil && missing > 0:
+		p.line("stopped: %s not computed", plural(missing, "record"))
+	case p.Stop == nil && p.Failed > 0:
 		where := `records are marked with "_error" in ` + output
-		if r.Errors != "" {
-			where = "records are in " + r.Errors
-		} else if r.Format == orchestrator.OpenAIBatch {
+		if p.Errors != "" {
+			where = "records are in " + p.Errors
+		} else if p.Format == orchestrator.OpenAIBatch {
 			where = `requests have an "error" in ` + output
 		}
-		fmt.Fprintf(w, "  the failed %s, details in %s\n", where, InFolder(r, "failures.jsonl"))
-		writeRetry(w, r, hints)
+		p.line("the failed %s, details in %s", where, InFolder(p.Report, "failures.jsonl"))
+		p.retry()
 	}
-	if r.Stop == nil && r.Output != "-" {
-		fmt.Fprintf(w, "  → %s\n", strings.Join(outputs(r), ", "))
+	if p.Stop == nil && p.Output != "-" {
+		p.line("→ %s", strings.Join(p.outputs(), ", "))
 	}
 }
 
 // outputs returns the files that the job has written.
-func outputs(r orchestrator.Report) []string {
-	paths := []string{r.Output}
-	for _, array := range r.Arrays {
+func (p *page) outputs() []string {
+	paths := []string{p.Output}
+	for _, array := range p.Arrays {
 		paths = append(paths, array.Path)
 	}
 	return paths
 }
 
-// writeRetry writes how to compute failed records again: those that failed in this job, and
+// retry writes how to compute failed records again: those that failed in this job, and
 // those that it has only passed through.
-func writeRetry(w io.Writer, r orchestrator.Report, hints Hints) {
-	upstream := passed(r)
-	switch command := hints.Retry(r); {
-	case upstream < r.Failed && command == "":
+func (p *page) retry() {
+	upstream := p.passed()
+	switch command := p.Retry(p.Report); {
+	case upstream < p.Failed && command == "":
 	case upstream == 0:
-		fmt.Fprintf(w, "  to retry them: %s\n", command)
-	case upstream < r.Failed:
-		fmt.Fprintf(w, "  to retry %s of them: %s\n", Count(r.Failed-upstream), command)
+		p.line("to retry them: %s", command)
+	case upstream < p.Failed:
+		p.line("to retry %s of them: %s", Count(p.Failed-upstream), command)
 	}
 	if upstream > 0 {
-		fmt.Fprintf(w, "  %s came with an _error: correct the input, retry the earlier job, or compute them here%s\n", plural(upstream, "record"), setting(hints, "reprocess"))
+		p.line("%s came with an _error: correct the input, retry the earlier job, or compute them here%s", plural(upstream, "record"), p.Hint("", "reprocess"))
 	}
 }
 

@@ -1,19 +1,15 @@
 package progress
 
 import (
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/gpurun/gpurun/orchestrator"
 )
 
-// writeUsage writes what the kernels have counted: requests and tokens first. Truncated answers
+// usage writes what the kernels have counted: requests and tokens first. Truncated answers
 // are a mistake more often than not.
-func writeUsage(w io.Writer, r orchestrator.Report) {
-	rest := maps.Clone(r.Usage)
+func (p *page) usage() {
+	rest := maps.Clone(p.Usage)
 	if rest["prompt_tokens"]+rest["completion_tokens"] > 0 {
 		delete(rest, "total_tokens")
 	}
@@ -32,13 +28,13 @@ func writeUsage(w io.Writer, r orchestrator.Report) {
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
 		add(name)
 	}
-	if r.TokenRate > 0 {
-		parts = append(parts, shortCount(int64(r.TokenRate))+" tokens/s")
+	if p.TokenRate > 0 {
+		parts = append(parts, shortCount(int64(p.TokenRate))+" tokens/s")
 	}
 	if len(parts) > 0 {
-		fmt.Fprintf(w, "  %s\n", strings.Join(parts, ", "))
+		p.line("%s", strings.Join(parts, ", "))
 	}
 	if truncated > 0 {
-		fmt.Fprintf(w, "  %s cut off at a limit of tokens; raise max_tokens\n", plural(truncated, "answer"))
+		p.line("%s cut off at a limit of tokens; raise max_tokens", plural(truncated, "answer"))
 	}
 }

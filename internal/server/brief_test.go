@@ -28,7 +28,7 @@ func secretJob(t *testing.T) (entry jobs.Entry, servers map[string]string) {
 	t.Helper()
 	t.Setenv(jobs.Variable, filepath.Join(t.TempDir(), "jobs"))
 	t.Setenv(lease.Variable, t.TempDir())
-	registration, err := jobs.Register(jobs.Entry{Info: jobs.Info{Kernel: secretKernel, Output: filepath.Join(t.TempDir(), "out.jsonl")}, Command: "gpurun run -k " + secretKernel})
+	registration, err := jobs.Register(jobs.Entry{Info: jobs.Info{Kernel: secretKernel, Output: filepath.Join(t.TempDir(), "out.jsonl")}})
 	if err != nil {
 		t.Fatal(err)
 	}

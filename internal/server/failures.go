@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,22 +30,15 @@ const (
 // pageLimit is how many records a page has, pageAfter where it begins.
 var (
 	pageLimit = parameter{name: "limit", about: "records per page, 100 unless given", least: 1, most: maxPage}
-	pageAfter = parameter{name: "after", about: "the next of an earlier page", pattern: "^[0-9]{1,18}$"}
+	pageAfter = parameter{name: "after", about: "the next of an earlier page", pattern: "^[0-9]{1,18}$", most: 1e18 - 1}
 )
 
 // servePage serves a page of a failures.jsonl file. A cursor is the offset of a line.
 func servePage(w http.ResponseWriter, r *http.Request, path string) {
 	limit, err := pageLimit.number(r, defaultPage)
-	if err != nil {
+	after, wrong := pageAfter.number(r, 0)
+	if err = cmp.Or(err, wrong); err != nil {
 		failWith(w, err)
-		return
-	}
-	after := int64(0)
-	if query := r.URL.Query(); query.Has(pageAfter.name) {
-		after, err = strconv.ParseInt(query.Get(pageAfter.name), 10, 64)
-	}
-	if err != nil || after < 0 {
-		fail(w, http.StatusBadRequest, "after must be the next of an earlier page")
 		return
 	}
 	page, err := readPage(path, after, int(limit))

@@ -33,9 +33,8 @@ type Host struct {
 	// overview is the last one, current the same with the current leases.
 	overview atomic.Pointer[host.Overview]
 	current  *cached[*host.Overview]
-	// entries are the running jobs, jobs their states.
-	entries *cached[[]jobs.Entry]
-	jobs    *cached[[]jobs.State]
+	// jobs are the states of the running jobs.
+	jobs *cached[[]jobs.State]
 	// runs are jobs that machines share.
 	runs []*watchedRun
 	// recorded is the past job that was asked for last.
@@ -56,7 +55,6 @@ func NewHost(rules lease.Config) *Host {
 		settings: h.settings, configure: h.configure,
 		leases: &Leases{Rules: rules, Devices: h.devices, Changed: h.current.drop, Account: h.allocation}, allocation: h.allocation,
 	}
-	h.entries = newCached(jobs.List)
 	h.jobs = newCached(func() []jobs.State { return jobs.States(context.Background(), jobs.List()) })
 	return h
 }

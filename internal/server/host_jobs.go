@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/jobs"
-	"github.com/gpurun/gpurun/internal/view"
 )
 
 // routes implements Backend.
 func (h *Host) routes() []route {
 	handlers := map[string]http.HandlerFunc{
-		"": h.list, "state": h.state(h.running(h.pastState)), "history": h.running(h.pastHistory), "failures": h.running(pastFailures),
+		"": h.list, "state": h.running(h.pastState), "history": h.running(h.pastHistory), "failures": h.running(pastFailures),
 	}
 	for _, name := range []string{"events", "pause", "resume", "cancel", "trim"} {
 		handlers[name] = h.running(pastNothing)
@@ -35,25 +34,12 @@ func (h *Host) list(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, all)
 }
 
-// state serves the state of a running job as this server last read it, so that many clients
-// cost the job no more than one; otherwise serves the others.
-func (h *Host) state(otherwise http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		for _, s := range h.jobs.get() {
-			if s.Job.ID == r.PathValue("id") && s.Trouble == "" && s.Phase != view.PhaseEnded {
-				answer(w, http.StatusOK, s)
-				return
-			}
-		}
-		otherwise(w, r)
-	}
-}
-
-// running passes requests about running jobs on to them; past serves those about others.
+// running passes requests about running jobs on to them, whose responses are cached; past serves
+// those about others.
 func (h *Host) running(past pastHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("id")
-		for _, e := range h.entries.get() {
+		for _, e := range jobs.List() {
 			if e.ID == id {
 				forward(w, r, e)
 				if r.Method != http.MethodGet {

@@ -19,7 +19,7 @@ type route struct {
 }
 
 // parameter is a parameter of the query. All are optional. A number lies between least and
-// most; a parameter without most is a string, and matches the pattern if it has one.
+// most; a parameter without most, or with a pattern that it matches, is described as a string.
 type parameter struct {
 	name, about string
 	pattern     string

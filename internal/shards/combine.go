@@ -40,6 +40,12 @@ type Combined struct {
 	Print json.RawMessage
 	// Pieces are the jobs, in input order.
 	Pieces []Piece
+
+	// What load reads of the pieces: the first manifest that one has, the folders, and the reports;
+	// without a folder, what is known of the piece.
+	first   *folder.Manifest
+	folders []*folder.Folder
+	reports []orchestrator.Report
 }
 
 // Piece is one of those jobs.
@@ -58,11 +64,10 @@ type Piece struct {
 // treat it like that of one job. It replaces the folder of an earlier job; an unfinished one
 // is a fault of kind Conflict.
 func Combine(ctx context.Context, c Combined) error {
-	combined := &combination{Combined: c}
-	if err := combined.load(); err != nil || combined.first == nil {
+	if err := c.load(); err != nil || c.first == nil {
 		return err // nothing was kept
 	}
-	f, err := folder.Open(ctx, combined.first.Spec.Writing(combined.output()), func(string) {})
+	f, err := folder.Open(ctx, c.first.Spec.Writing(c.output()), func(string) {})
 	if err != nil {
 		return err
 	}
@@ -76,22 +81,14 @@ func Combine(ctx context.Context, c Combined) error {
 	if err := f.Begin(); err != nil {
 		return err
 	}
-	if err := combined.write(f); err != nil {
+	if err := c.write(f); err != nil {
 		return fault.JobFiles.Wrap(err)
 	}
 	return nil
 }
 
-// combination is a Combined whose pieces are being read.
-type combination struct {
-	Combined
-	first   *folder.Manifest // of the first piece that has one; nil if none has
-	folders []*folder.Folder
-	reports []orchestrator.Report // without a folder: what is known of the piece
-}
-
 // output returns where the combined output is.
-func (c *combination) output() orchestrator.Output {
+func (c *Combined) output() orchestrator.Output {
 	o := orchestrator.Output{Path: c.Output, Errors: c.Errors, Arrays: slices.Clone(c.first.Spec.Output.Arrays)}
 	for _, a := range c.Arrays {
 		if !a.Mask {
@@ -102,7 +99,7 @@ func (c *combination) output() orchestrator.Output {
 }
 
 // load reads the job folders of the pieces.
-func (c *combination) load() error {
+func (c *Combined) load() error {
 	for _, p := range c.Pieces {
 		f := folder.Of(p.Output)
 		m, err := f.Manifest()
@@ -128,7 +125,7 @@ func (c *combination) load() error {
 }
 
 // write writes the files of the folder. The manifest comes last: without it there is no job.
-func (c *combination) write(f *folder.Folder) error {
+func (c *Combined) write(f *folder.Folder) error {
 	if err := c.writeFailures(f); err != nil {
 		return err
 	}
@@ -152,7 +149,7 @@ func (c *combination) write(f *folder.Folder) error {
 
 // writeFailures concatenates the lists of failed records, whose positions count from the start of
 // the whole output, and those records, if the output cannot hold them.
-func (c *combination) writeFailures(f *folder.Folder) error {
+func (c *Combined) writeFailures(f *folder.Folder) error {
 	base, next := int64(0), 0 // of the piece
 	err := c.concatenate(f, commit.FailuresFile, func(out io.Writer, in io.Reader, piece int) error {
 		for ; next < piece; next++ {
@@ -175,7 +172,7 @@ func (c *combination) writeFailures(f *folder.Folder) error {
 }
 
 // concatenate writes a file of the pieces with failed records, one after the other.
-func (c *combination) concatenate(f *folder.Folder, name string, copy func(out io.Writer, in io.Reader, piece int) error) error {
+func (c *Combined) concatenate(f *folder.Folder, name string, copy func(out io.Writer, in io.Reader, piece int) error) error {
 	out, err := files.Create(f.Join(name), files.PrivateMode)
 	if err != nil {
 		return err
@@ -198,7 +195,7 @@ func (c *combination) concatenate(f *folder.Folder, name string, copy func(out i
 }
 
 // length returns the size of a piece's results before they were encoded.
-func (c *combination) length(i int) (int64, error) {
+func (c *Combined) length(i int) (int64, error) {
 	unencoded := c.reports[i].Unencoded
 	if c.reports[i].Started.IsZero() {
 		unencoded = -1 // its report is gone
@@ -207,7 +204,7 @@ func (c *combination) length(i int) (int64, error) {
 }
 
 // report adds up the reports of the pieces.
-func (c *combination) report() orchestrator.Report {
+func (c *Combined) report() orchestrator.Report {
 	var tally chunk.Tally
 	r := orchestrator.Report{Output: c.Output, Errors: c.Errors, Workers: []orchestrator.WorkerReport{}}
 	var ended time.Time

@@ -18,7 +18,6 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/process"
 	"github.com/gpurun/gpurun/plugins/python"
-	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 // ErrSomeFailed means that some records failed, which the table shows.
@@ -26,13 +25,11 @@ var ErrSomeFailed = errors.New("some records failed")
 
 // Trial is a kernel that is tried out.
 type Trial struct {
-	// Kernel is what the user calls it, Named the program to start in Dir.
-	Kernel string
-	Named  resolve.Named
-	Dir    string
-	// Device is where it computes, Env the environment that selects it.
-	Device plugins.Device
-	Env    []string
+	// Kernel is what the user calls it. Command starts it; its environment selects the device.
+	Kernel  string
+	Command process.Command
+	Config  plugins.Config
+	Device  plugins.Device
 	// Out gets the table, which is Width columns wide, 0 for the default.
 	Out   io.Writer
 	Width int
@@ -89,10 +86,10 @@ func (t *Trial) Run(ctx context.Context, s Sample) error {
 // open starts and opens the kernel. fetches: it must read files that records name.
 func (t *Trial) open(ctx context.Context, fetches bool) (err error) {
 	fmt.Fprintf(os.Stderr, "%s on %s\n", t.Kernel, t.Device.Name)
-	if t.opened, t.end, err = startInTerminal(ctx, t.Named, t.Env, t.Dir); err != nil {
+	if t.opened, t.end, err = startInTerminal(ctx, t.Command); err != nil {
 		return err
 	}
-	info, err := t.opened.Describe(ctx, t.Named.Config)
+	info, err := t.opened.Describe(ctx, t.Config)
 	if err != nil {
 		return err
 	}
@@ -103,7 +100,7 @@ func (t *Trial) open(ctx context.Context, fetches bool) (err error) {
 		return fault.KernelUnsuited.New("kernel %s does not read fetched files: use a Python kernel, openai: or serve: with images, or one that declares that it reads them", t.Kernel).Set("fetch")
 	}
 	t.size = info.BatchSize
-	if err := t.opened.Open(ctx, t.Device, t.Named.Config); err != nil {
+	if err := t.opened.Open(ctx, t.Device, t.Config); err != nil {
 		return err
 	}
 	if r, ok := t.opened.(plugins.Reporter); ok {
@@ -114,15 +111,16 @@ func (t *Trial) open(ctx context.Context, fetches bool) (err error) {
 
 // startInTerminal starts a kernel whose output appears on the terminal. A Python kernel
 // can also read from it: its interpreter is then a child of this process.
-func startInTerminal(ctx context.Context, named resolve.Named, env []string, dir string) (k plugins.Kernel, end func(), err error) {
-	if n := len(named.Args); n == 0 || named.Args[n-1] != "python" {
-		process, err := process.Start(ctx, process.Command{Path: named.Path, Args: named.Args, Env: env, Dir: dir, Log: os.Stderr})
+func startInTerminal(ctx context.Context, command process.Command) (k plugins.Kernel, end func(), err error) {
+	if n := len(command.Args); n == 0 || command.Args[n-1] != "python" {
+		command.Log = os.Stderr
+		process, err := process.Start(ctx, command)
 		if err != nil {
 			return nil, nil, err
 		}
 		return process, process.Kill, nil
 	}
-	for _, entry := range env { // those that select the device
+	for _, entry := range command.Env { // those that select the device
 		name, value, _ := strings.Cut(entry, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return nil, nil, err

@@ -4,7 +4,7 @@ package k8s
 
 import (
 	_ "embed"
-	"encoding/json"
+	"strconv"
 	"strings"
 	"sync"
 	"text/template"
@@ -44,7 +44,7 @@ var text string
 // manifest is parsed when it is needed: every process of a job has this package.
 var manifest = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("job").Funcs(template.FuncMap{
-		"quote": quote, "key": key, "value": value, "literal": literal,
+		"quote": strconv.Quote, "key": key, "value": value, "literal": literal,
 	}).Parse(text))
 })
 
@@ -55,15 +55,6 @@ func (j Job) Manifest() string {
 		panic(err) // the template fits the type
 	}
 	return b.String()
-}
-
-// quote writes a text as a YAML scalar: JSON's strings are YAML.
-func quote(text any) (string, error) {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(text)
-	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
 // literal protects an argument from Kubernetes, which replaces $(NAME).
@@ -82,14 +73,8 @@ func value(pair string) string {
 
 // Name turns a text into the name of an object: lowercase letters, digits and dashes.
 func Name(text string) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(text) {
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
-			b.WriteRune(c)
-		} else if s := b.String(); s != "" && !strings.HasSuffix(s, "-") {
-			b.WriteByte('-')
-		}
-	}
-	name := b.String()
+	name := strings.Join(strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9')
+	}), "-")
 	return strings.Trim(name[:min(len(name), 50)], "-") // pods add an index and a suffix
 }

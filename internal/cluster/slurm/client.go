@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,10 +71,6 @@ func Submit(ctx context.Context, script string, options ...string) (string, erro
 	return id, nil
 }
 
-// AfterAny is the option of a job that starts when others have ended, however they did:
-// a failed or requeued task must not prevent it.
-func AfterAny(jobs []string) string { return "--dependency=afterany:" + strings.Join(jobs, ":") }
-
 // Task is a task of an array job that has not ended.
 type Task struct {
 	Job, State string
@@ -90,13 +87,9 @@ func Live(ctx context.Context, jobs []string) (tasks []Task, err error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := make(map[string]bool)
-	for _, job := range jobs {
-		wanted[job] = true
-	}
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), "|")
-		if len(fields) != 3 || !wanted[fields[0]] {
+		if len(fields) != 3 || !slices.Contains(jobs, fields[0]) {
 			continue
 		}
 		index, err := strconv.Atoi(fields[1])

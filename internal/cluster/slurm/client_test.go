@@ -76,7 +76,7 @@ func TestRecords(t *testing.T) {
 	if got, err := Records(filepath.Join(dir, "none")); got != nil || err != nil {
 		t.Errorf("no folder: %v, %v", got, err)
 	}
-	one := Record{Name: "a", Arrays: []Submitted{{Job: "1", Tasks: "0-3", Script: "/x y/s.sh"}}, Merge: "2"}
+	one := Record{Arrays: []Submitted{{Job: "1", Script: "/x y/s.sh"}}, Merge: "2"}
 	if err := files.WriteJSON(filepath.Join(dir, "1.json"), one, files.PrivateMode); err != nil {
 		t.Fatal(err)
 	}

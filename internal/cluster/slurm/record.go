@@ -13,7 +13,6 @@ import (
 // Record is what one submission gave to Slurm. Each has a file of its own.
 type Record struct {
 	Created time.Time   `json:"created"`
-	Name    string      `json:"name"`
 	Arrays  []Submitted `json:"arrays,omitempty"`
 	Merge   string      `json:"merge,omitempty"`
 }
@@ -22,7 +21,6 @@ type Record struct {
 type Submitted struct {
 	Job    string `json:"job"`
 	Offset int    `json:"offset"`
-	Tasks  string `json:"tasks"`
 	Script string `json:"script"`
 }
 

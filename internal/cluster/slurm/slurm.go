@@ -3,9 +3,12 @@
 package slurm
 
 import (
+	"embed"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"text/template"
 	"time"
 
 	"github.com/gpurun/gpurun/internal/cluster"
@@ -63,104 +66,65 @@ func Split(shards []int, size int) (arrays []Array) {
 	return arrays
 }
 
-// ArrayScript returns the batch script of an array. It ends in exec: as a child of the
-// shell, gpurun would be killed without notice, or survive as an orphan.
-func (j Job) ArrayScript(a Array) string {
-	var s script
-	s.line("#!/bin/bash")
-	s.option("job-name", j.Name)
-	tasks := cluster.ArrayText(a.Tasks)
-	if j.Nodes > 0 {
-		tasks = fmt.Sprintf("%s%%%d", tasks, j.Nodes)
-	}
-	s.option("array", tasks)
-	s.option("nodes", "1") // all GPUs of a task on one node
-	s.option("ntasks", "1")
-	if j.GPUsPerNode > 0 {
-		gpus := fmt.Sprint(j.GPUsPerNode)
-		if j.GPUType != "" {
-			gpus = j.GPUType + ":" + gpus
-		}
-		s.option("gpus-per-node", gpus)
-	}
-	s.option("requeue", "")
-	s.option("open-mode", "append") // a requeued task keeps its first log
-	if j.Lead > 0 {
-		s.option("signal", fmt.Sprintf("B:USR1@%d", int(j.Lead.Seconds())))
-	}
-	s.option("output", filepath.Join(escapePattern(j.Logs), "%A_%a.log"))
-	s.raw(j.Options)
-	for _, variable := range j.Env {
-		name, value, _ := strings.Cut(variable, "=")
-		s.line("export " + name + "=" + Quote(value))
-	}
-	s.setup(j.Dir, j.Setup)
-	s.exec(j.Program, append([]string{"run", "--shard", j.shard(a)}, j.Run...))
-	return s.String()
+// script is a batch script: of the tasks of an array, or of the merge, which has none.
+type script struct {
+	Job
+	Title, Log string
+	Tasks      string   // as sbatch takes them
+	Options    []string // of this script
+	Words      []string // the command
 }
 
-// shard returns how a task of an array finds its shard.
-func (j Job) shard(a Array) string {
-	if a.Offset > 0 {
-		return fmt.Sprintf("auto+%d/%d", a.Offset, j.Shards)
+//go:embed *.tmpl
+var templates embed.FS
+
+// scripts is parsed when it is needed: every process of a job has this package.
+var scripts = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"quote": Quote, "command": Command, "export": quoteValue(Quote), "option": quoteValue(quoteOption),
+	}).ParseFS(templates, "*.tmpl"))
+})
+
+// String returns the script. It ends in exec: as a child of the shell, gpurun would be killed without
+// notice, or survive as an orphan. It changes to the folder of the run, since Slurm would use another
+// if it is missing.
+func (s script) String() string {
+	var b strings.Builder
+	s.Log = filepath.Join(strings.ReplaceAll(s.Logs, "%", "%%"), s.Log)
+	if err := scripts().ExecuteTemplate(&b, "script.sh.tmpl", s); err != nil {
+		panic(err) // the template fits the type
 	}
-	return fmt.Sprintf("auto/%d", j.Shards)
+	return b.String()
+}
+
+// ArrayScript returns the batch script of an array. All GPUs of a task are on one node.
+func (j Job) ArrayScript(a Array) string {
+	tasks := cluster.ArrayText(a.Tasks)
+	if j.Nodes > 0 {
+		tasks += fmt.Sprintf("%%%d", j.Nodes)
+	}
+	shard := fmt.Sprintf("auto/%d", j.Shards)
+	if a.Offset > 0 {
+		shard = fmt.Sprintf("auto+%d/%d", a.Offset, j.Shards)
+	}
+	words := append([]string{j.Program, "run", "--shard", shard}, j.Run...)
+	return script{Job: j, Title: j.Name, Log: "%A_%a.log", Tasks: tasks, Options: j.Options, Words: words}.String()
 }
 
 // MergeScript returns the batch script of the merge. It needs no GPU.
 func (j Job) MergeScript() string {
-	var s script
-	s.line("#!/bin/bash")
-	s.option("job-name", j.MergeName())
-	s.option("nodes", "1")
-	s.option("ntasks", "1")
-	s.option("requeue", "")
-	s.option("open-mode", "append")
-	s.option("output", filepath.Join(escapePattern(j.Logs), "merge_%j.log"))
-	s.raw(withoutGPUs(j.Options))
-	s.raw(j.MergeOptions)
-	s.setup(j.Dir, j.Setup)
-	s.exec(j.Program, j.Merge)
-	return s.String()
+	options, words := append(withoutGPUs(j.Options), j.MergeOptions...), append([]string{j.Program}, j.Merge...)
+	return script{Job: j, Title: j.Name + "-merge", Log: "merge_%j.log", Options: options, Words: words}.String()
 }
 
-// MergeName is the name of the merge in squeue.
-func (j Job) MergeName() string { return j.Name + "-merge" }
-
-// script is a batch script under construction.
-type script struct{ strings.Builder }
-
-func (s *script) line(text string) { s.WriteString(text + "\n") }
-
-func (s *script) option(name, value string) {
-	if value == "" {
-		s.line("#SBATCH --" + name)
-		return
-	}
-	s.line("#SBATCH --" + name + "=" + quoteOption(value))
-}
-
-func (s *script) raw(options []string) {
-	for _, option := range options {
-		name, value, found := strings.Cut(option, "=")
-		if found {
-			option = name + "=" + quoteOption(value)
+// quoteValue returns a function that quotes the value of NAME=VALUE, and leaves other texts.
+func quoteValue(quote func(string) string) func(string) string {
+	return func(text string) string {
+		if name, value, found := strings.Cut(text, "="); found {
+			text = name + "=" + quote(value)
 		}
-		s.line("#SBATCH " + option)
+		return text
 	}
-}
-
-// setup changes to the folder of the run, since Slurm would use another if it is missing,
-// and runs the site's lines.
-func (s *script) setup(dir string, lines []string) {
-	s.line("cd " + Quote(dir) + " || exit 2")
-	for _, text := range lines {
-		s.line(text)
-	}
-}
-
-func (s *script) exec(program string, args []string) {
-	s.line("exec " + Command(append([]string{program}, args...)))
 }
 
 // quoteOption quotes a value for an #SBATCH line, which knows double quotes only.
@@ -170,9 +134,6 @@ func quoteOption(value string) string {
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }
-
-// escapePattern protects percent signs in the name of a log.
-func escapePattern(path string) string { return strings.ReplaceAll(path, "%", "%%") }
 
 // withoutGPUs returns the options that suit a job without GPUs.
 func withoutGPUs(options []string) (kept []string) {

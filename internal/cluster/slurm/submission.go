@@ -29,15 +29,11 @@ func (j Job) PrintScript(ctx context.Context, w io.Writer, output string) error 
 	for i := range indices {
 		indices[i] = i
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "#!/bin/bash\n# Submits %d shards of %s to Slurm, and the merge of their results.\n", j.Shards, output)
-	fmt.Fprintf(&b, "set -euo pipefail\n(umask 077; mkdir -p %s)\njobs=\n", Quote(j.Logs))
-	for _, array := range Split(indices, size) {
-		fmt.Fprintf(&b, "\njob=$(sbatch --parsable <<'END'\n%sEND\n)\njobs+=:${job%%%%;*}\necho \"array ${job%%%%;*}\"\n", j.ArrayScript(array))
-	}
-	fmt.Fprintf(&b, "\njob=$(sbatch --parsable --dependency=afterany\"$jobs\" <<'END'\n%sEND\n)\necho \"merge ${job%%%%;*}\"\n", j.MergeScript())
-	_, err = io.WriteString(w, b.String())
-	return err
+	return scripts().ExecuteTemplate(w, "submit.sh.tmpl", struct {
+		Job
+		Output string
+		Arrays []Array
+	}{j, output, Split(indices, size)})
 }
 
 // Submission submits what is missing of a run.
@@ -90,7 +86,7 @@ func (s *Submission) submitShards(ctx context.Context, indices []int, before que
 	if err := os.MkdirAll(s.Job.Logs, files.PrivateDirMode); err != nil {
 		return fault.Slurm.New("create the folder of scripts and logs: %w", err)
 	}
-	record := Record{Created: time.Now(), Name: s.Job.Name}
+	record := Record{Created: time.Now()}
 	submitted := s.submitArrays(ctx, indices, stamp, &record)
 	if submitted == nil {
 		record.Merge, submitted = s.submitMerge(ctx, append(before.jobs, record.Jobs()...), stamp, before.merges)
@@ -123,7 +119,7 @@ func (s *Submission) submitArrays(ctx context.Context, indices []int, stamp stri
 			return err
 		}
 		crash.Point("array-submitted")
-		record.Arrays = append(record.Arrays, Submitted{Job: id, Offset: array.Offset, Tasks: cluster.ArrayText(array.Tasks), Script: path})
+		record.Arrays = append(record.Arrays, Submitted{Job: id, Offset: array.Offset, Script: path})
 		if err := s.record(*record, stamp); err != nil {
 			return err
 		}
@@ -150,7 +146,8 @@ func (s *Submission) submitMerge(ctx context.Context, after []string, stamp stri
 	var options []string
 	when := "at once"
 	if len(after) > 0 {
-		options, when = []string{AfterAny(after)}, "after "+jobsText(after)
+		// However they end: a failed or requeued task must not prevent the merge.
+		options, when = []string{"--dependency=afterany:" + strings.Join(after, ":")}, "after "+jobsText(after)
 	}
 	id, err := Submit(ctx, script, options...)
 	if err != nil {
