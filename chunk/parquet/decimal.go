@@ -10,6 +10,14 @@ import (
 	"sync"
 )
 
+// Decimal returns the type of decimals, "" if there is none with this number of digits.
+func Decimal(digits, scale int) Type {
+	if digits < 1 || scale < 0 || scale > digits {
+		return ""
+	}
+	return Type(fmt.Sprintf("decimal(%d,%d)", digits, scale))
+}
+
 // power returns 10^n.
 func power(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
 

@@ -4,10 +4,66 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
+
+// Writer returns how a value of the type is written as JSON: its bytes in a row, except that a UUID has 16, and
+// that an integer may have any size. A decimal is written by its representation.
+func (t Type) Writer() func(dst, v []byte) []byte {
+	of, _ := t.traits()
+	write := jsonline.AppendInt
+	switch of.kind {
+	case Bool:
+		return func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }
+	case Float32:
+		return AppendFloat32
+	case Float64:
+		return AppendFloat64
+	case String:
+		return jsonline.AppendString[[]byte]
+	case JSON:
+		return AppendJSON
+	case Bytes, fixed:
+		return AppendBase64
+	case UUID:
+		return AppendUUID
+	case Date:
+		write = AppendDate
+	case Time, TimeUTC:
+		write = of.unit.AppendTime
+	case Timestamp, TimestampUTC:
+		write = func(dst []byte, n int64) []byte { return of.unit.AppendTimestamp(dst, n, of.kind == TimestampUTC) }
+	case Uint64:
+		write = func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) }
+	}
+	return func(dst, v []byte) []byte { return write(dst, Integer(v, of.unsigned)) }
+}
+
+// Integer returns a little-endian integer of 1, 2, 4 or 8 bytes.
+func Integer(v []byte, unsigned bool) int64 {
+	var n uint64
+	switch len(v) {
+	case 8:
+		return int64(binary.LittleEndian.Uint64(v))
+	case 4:
+		n = uint64(binary.LittleEndian.Uint32(v))
+	case 2:
+		n = uint64(binary.LittleEndian.Uint16(v))
+	case 1:
+		n = uint64(v[0])
+	default: // of a damaged file
+		panic(fmt.Sprintf("integers of %d bytes", len(v)))
+	}
+	if unsigned {
+		return int64(n)
+	}
+	shift := 64 - 8*len(v)
+	return int64(n<<shift) >> shift
+}
 
 // AppendFloat32 writes a little-endian number, as do the others; NaN and infinity as null.
 func AppendFloat32(dst, v []byte) []byte {

@@ -36,25 +36,28 @@ func (c *column) describe(kind int, t arrow.Table, extension string) {
 		c.layout = fixedLayout
 		c.number(kind, t)
 	case arrow.FixedSizeBinary:
-		c.layout, c.width, c.write = fixedLayout, int(t.Int(0, 4, 0)), parquet.AppendBase64
+		c.layout, c.width = fixedLayout, int(t.Int(0, 4, 0))
 		c.typ, c.binary = parquet.Type(fmt.Sprintf("binary(%d)", c.width)), true
 		if extension == "arrow.uuid" && c.width == 16 {
-			c.write, c.typ, c.binary = parquet.AppendUUID, parquet.UUID, false
+			c.typ, c.binary = parquet.UUID, false
 		}
 	case arrow.Binary, arrow.LargeBinary, arrow.BinaryView:
 		c.bytes(kind)
-		c.write, c.typ, c.binary = parquet.AppendBase64, parquet.Bytes, true
+		c.typ, c.binary = parquet.Bytes, true
 	case arrow.Text, arrow.LargeText, arrow.TextView:
 		c.bytes(kind)
-		c.write, c.typ, c.text = jsonline.AppendString[[]byte], parquet.String, true
+		c.typ, c.text = parquet.String, true
 		if extension == "arrow.json" {
-			c.write, c.typ = parquet.AppendJSON, parquet.JSON
+			c.typ = parquet.JSON
 		}
 	default:
 		c.nested(kind, t)
 	}
 	if c.layout == fixedLayout && (c.width <= 0 || c.width > maxWidth) {
 		fail("column %q has values of %d bytes", c.name, c.width)
+	}
+	if c.write == nil {
+		c.write = c.typ.Writer()
 	}
 }
 
@@ -161,10 +164,10 @@ func (c *column) number(kind int, t arrow.Table) {
 	case arrow.Decimal:
 		c.decimal(int(t.Int(0, 4, 0)), int(t.Int(1, 4, 0)), int(t.Int(2, 4, 128))/8)
 	case arrow.Date:
-		c.width, c.typ, c.write = 4, parquet.Date, integers(4, false, parquet.AppendDate)
+		c.width, c.typ = 4, parquet.Date
 		if unit != 0 {
 			const day = 86400e3
-			c.width, c.write = 8, integers(8, false, func(dst []byte, ms int64) []byte {
+			c.width, c.write = 8, integers(func(dst []byte, ms int64) []byte {
 				days := ms / day
 				if ms%day < 0 {
 					days--
@@ -175,10 +178,10 @@ func (c *column) number(kind int, t arrow.Table) {
 	case arrow.Interval:
 		c.interval(int(t.Int(0, 2, 0)))
 	case arrow.Duration:
-		c.width, c.typ, c.write = 8, parquet.Int64, integers(8, false, jsonline.AppendInt)
+		c.width, c.typ = 8, parquet.Int64
 	case arrow.Time:
-		c.width = int(t.Int(1, 4, 32)) / 8
-		c.write, c.typ = integers(c.width, false, c.known(unit).AppendTime), parquet.Time+inUnit(unit)
+		c.width, c.typ = int(t.Int(1, 4, 32))/8, parquet.Time+inUnit(unit)
+		c.write = integers(c.known(unit).AppendTime)
 	case arrow.Timestamp:
 		unit = parquet.Unit(t.Int(0, 2, 0))
 		utc := t.Text(1) != ""
@@ -187,7 +190,7 @@ func (c *column) number(kind int, t arrow.Table) {
 			c.typ = parquet.TimestampUTC + inUnit(unit)
 		}
 		c.known(unit)
-		c.write = integers(8, false, func(dst []byte, n int64) []byte { return unit.AppendTimestamp(dst, n, utc) })
+		c.write = integers(func(dst []byte, n int64) []byte { return unit.AppendTimestamp(dst, n, utc) })
 	}
 }
 
@@ -217,9 +220,8 @@ func (c *column) integer(bits int, signed bool) {
 	default:
 		fail("column %q has integers of %d bits", c.name, bits)
 	}
-	if c.write = integers(c.width, !signed, jsonline.AppendInt); !signed {
+	if !signed {
 		c.typ = "u" + c.typ
-		c.write = integers(c.width, true, func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) })
 	}
 }
 
@@ -228,9 +230,9 @@ func (c *column) float(precision int) {
 	case 0:
 		c.width, c.typ, c.lost, c.write = 2, parquet.Float32, "float16", parquet.AppendFloat16
 	case 1:
-		c.width, c.typ, c.write = 4, parquet.Float32, parquet.AppendFloat32
+		c.width, c.typ = 4, parquet.Float32
 	case 2:
-		c.width, c.typ, c.write = 8, parquet.Float64, parquet.AppendFloat64
+		c.width, c.typ = 8, parquet.Float64
 	default:
 		fail("column %q has floats of the unknown precision %d", c.name, precision)
 	}
@@ -258,7 +260,7 @@ func (c *column) interval(unit int) {
 				size = 8
 			}
 			dst = append(append(append(dst, '"'), name...), `":`...)
-			dst, v = strconv.AppendInt(dst, number(v[:size], false), 10), v[size:]
+			dst, v = strconv.AppendInt(dst, parquet.Integer(v[:size], false), 10), v[size:]
 		}
 		return append(dst, '}')
 	}
@@ -274,10 +276,7 @@ func (c *column) decimal(digits, scale, width int) {
 	case scale < -maxScale || scale > maxScale:
 		fail("column %q is a decimal with %d digits after the point", c.name, scale)
 	}
-	c.width = width
-	if digits >= 1 && scale >= 0 && scale <= digits {
-		c.typ = parquet.Type(fmt.Sprintf("decimal(%d,%d)", digits, scale))
-	}
+	c.width, c.typ = width, parquet.Decimal(digits, scale)
 	c.write = func(dst, v []byte) []byte {
 		start := len(dst)
 		dst = appendDecimal(dst, v, max(scale, 0))
@@ -291,9 +290,9 @@ func (c *column) decimal(digits, scale, width int) {
 // appendDecimal writes a little-endian number. Most of those with 16 bytes fit into 8.
 func appendDecimal(dst, v []byte, scale int) []byte {
 	if len(v) <= 8 {
-		return parquet.AppendDecimal64(dst, number(v, false), scale)
+		return parquet.AppendDecimal64(dst, parquet.Integer(v, false), scale)
 	}
-	if low := number(v[:8], false); len(v) == 16 && low>>63 == number(v[8:], false) {
+	if low := parquet.Integer(v[:8], false); len(v) == 16 && low>>63 == parquet.Integer(v[8:], false) {
 		return parquet.AppendDecimal64(dst, low, scale)
 	}
 	var big [32]byte
@@ -303,29 +302,7 @@ func appendDecimal(dst, v []byte, scale int) []byte {
 	return parquet.AppendDecimal(dst, big[:len(v)], scale)
 }
 
-// integers returns how integers of a size are written.
-func integers(size int, unsigned bool, write func([]byte, int64) []byte) func(dst, v []byte) []byte {
-	return func(dst, v []byte) []byte { return write(dst, number(v[:size], unsigned)) }
-}
-
-// number returns a little-endian integer of up to 8 bytes.
-func number(v []byte, unsigned bool) int64 {
-	var n uint64
-	switch len(v) {
-	case 8:
-		return int64(binary.LittleEndian.Uint64(v))
-	case 4:
-		n = uint64(binary.LittleEndian.Uint32(v))
-	case 2:
-		n = uint64(binary.LittleEndian.Uint16(v))
-	case 1:
-		n = uint64(v[0])
-	default:
-		fail("integers of %d bytes", len(v))
-	}
-	if unsigned {
-		return int64(n)
-	}
-	shift := 64 - 8*len(v)
-	return int64(n<<shift) >> shift
+// integers returns how integers are written.
+func integers(write func([]byte, int64) []byte) func(dst, v []byte) []byte {
+	return func(dst, v []byte) []byte { return write(dst, parquet.Integer(v, false)) }
 }
