@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input/parallel"
 	"github.com/gpurun/gpurun/chunk/parquet"
-	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -41,7 +40,7 @@ type batch struct {
 func (b *batch) block() (block parallel.Block, done bool, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].name, err)
+			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].Name, err)
 		}
 	}()
 	defer recovered(&err)
@@ -61,17 +60,16 @@ func (b *batch) line(dst []byte) []byte {
 	written := 0
 	for i, v := range b.members {
 		b.current = i
-		if v.blob >= 0 {
+		if v.Beside >= 0 {
 			b.blob(v, b.next)
 		}
-		if v.inline {
+		if v.Inline {
 			dst = b.member(dst, written, v, b.next)
 			written++
 		}
 	}
 	if b.bad > 0 {
-		dst = append(dst, `,"_error":`...)
-		dst = record.AppendRejection(dst, fmt.Sprintf("column %q is not valid UTF-8", b.members[b.bad-1].name))
+		dst = b.members[b.bad-1].AppendBadText(dst)
 	}
 	return append(dst, '}', '\n')
 }
@@ -89,7 +87,7 @@ func (b *batch) comma(dst []byte, i int) []byte {
 
 // member appends a member of an object.
 func (b *batch) member(dst []byte, i int, v *values, row int64) []byte {
-	dst = append(b.comma(dst, i), v.prefix...)
+	dst = append(b.comma(dst, i), v.Prefix...)
 	return b.value(dst, v, row)
 }
 
@@ -102,7 +100,7 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 	case bitLayout:
 		return strconv.AppendBool(dst, v.data[i>>3]>>(i&7)&1 != 0)
 	case fixedLayout:
-		return v.write(dst, v.data[i*int64(v.width):][:v.width])
+		return v.Write(dst, v.data[i*int64(v.width):][:v.width])
 	case bytesLayout:
 		data, _ := v.plain(i)
 		return b.bytes(dst, v, data)
@@ -122,10 +120,10 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 
 // bytes appends text or bytes.
 func (b *batch) bytes(dst []byte, v *values, data []byte) []byte {
-	if v.text && !utf8.Valid(data) {
+	if v.Text && !utf8.Valid(data) {
 		b.bad = b.current + 1
 	}
-	return v.write(dst, data)
+	return v.Write(dst, data)
 }
 
 // nested appends a struct, list or map.

@@ -16,6 +16,14 @@ type Bytes struct {
 	Inline []string
 }
 
+// Values returns how many values travel beside each line.
+func (b *Bytes) Values() int {
+	if b == nil {
+		return 0
+	}
+	return len(b.Beside)
+}
+
 // Place returns where the values of a column go: the number among those beside the lines, -1 for
 // none, and whether lines have them.
 func (b *Bytes) Place(name string) (beside int, inline bool) {

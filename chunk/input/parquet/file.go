@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -20,6 +21,7 @@ type File struct {
 	reader   io.ReaderAt
 	metadata *parquet.FileMetaData
 	leaves   []leaf
+	said     parquet.Metadata
 	members  []*node // those that are read
 	blobs    int     // values beside each line
 	threads  int
@@ -37,16 +39,18 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
 	if err := checkFooter(m, size); err != nil {
 		return nil, err
 	}
-	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: parallel.Limit(size)}
+	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: parallel.Limit(size), blobs: o.Bytes.Values()}
 	var all []*node
-	if all, f.leaves, err = nodes(m); err != nil {
+	for _, kv := range m.KeyValues {
+		f.said.Read(kv.Key, kv.Value)
+	}
+	if all, f.leaves, err = nodes(m.Schema, f.said); err != nil {
 		return nil, err
 	}
 	f.spare = make([]sync.Pool, len(f.leaves))
-	if f.members, err = choose(all, o); err != nil {
-		return nil, &format.ColumnError{Err: err}
+	if f.members, err = tree.Choose(all, o); err != nil {
+		return nil, err
 	}
-	f.placeBytes(o.Bytes)
 	return f, f.checkCodecs()
 }
 
@@ -56,7 +60,7 @@ func (f *File) checkCodecs() error {
 		for _, n := range f.members {
 			for _, chunk := range group.Columns[n.from:n.to] {
 				if err := checkCodec(chunk.Meta.Codec); err != nil {
-					return fmt.Errorf("row group %d: column %q: %w", i, n.name, err)
+					return fmt.Errorf("row group %d: column %q: %w", i, n.Name, err)
 				}
 			}
 		}
@@ -155,22 +159,4 @@ func recovered(err *error) {
 	default:
 		*err = errors.New(fmt.Sprint("the file is damaged: ", r))
 	}
-}
-
-// placeBytes decides where the values of columns of bytes go.
-func (f *File) placeBytes(b *format.Bytes) {
-	if b == nil {
-		return
-	}
-	f.blobs = len(b.Beside)
-	var read []*node
-	for _, n := range f.members {
-		if n.isBytes() {
-			n.blob, n.inline = b.Place(n.name)
-		}
-		if n.inline || n.blob >= 0 {
-			read = append(read, n)
-		}
-	}
-	f.members = read
 }

@@ -1,14 +1,12 @@
 package parquet
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
-	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // kind is what a node becomes in JSON.
@@ -27,13 +25,10 @@ const (
 // the value exists; the repetition level, which list continues with it. So one value of the
 // node's first leaf decides whether the node is null, and when a list ends.
 type node struct {
-	kind   kind
-	name   string
-	prefix []byte // `"name":`
-	// def is the definition level from which on the node exists; optional: below it, the
-	// node is null.
-	optional bool
-	def      int
+	tree.Column
+	kind kind
+	// def is the definition level from which on the node exists. Below it, one that is optional is null.
+	def int
 	// For a list or a map: the levels at which an element exists, and continues the list.
 	elementDef, elementRep int
 	// children are the members of an object, the element of a list, or key and value of a
@@ -41,14 +36,6 @@ type node struct {
 	children []*node
 	// from and to delimit the leaves of the node, as indexes of columns.
 	from, to int
-	write    scalar // of a scalar
-	text     bool   // it must be UTF-8
-	binary   bool   // it is bytes without a meaning
-	// Of a column of bytes: the number of its values beside the line, -1 for none, and whether
-	// the line has them.
-	blob    int
-	inline  bool
-	element *parquet.SchemaElement
 }
 
 // schemaBuilder turns the elements of a checked schema into nodes.
@@ -60,22 +47,16 @@ type schemaBuilder struct {
 }
 
 // nodes returns the members of a row, and all columns.
-func nodes(m *parquet.FileMetaData) (members []*node, leaves []leaf, err error) {
-	b := &schemaBuilder{elements: m.Schema, next: 1}
-	var documents []string
-	for _, kv := range m.KeyValues {
-		if kv.Key == parquet.JSONColumns {
-			_ = json.Unmarshal([]byte(kv.Value), &documents) // if it is damaged, the columns are text
-		}
-	}
-	for range m.Schema[0].Children {
-		b.json = slices.Contains(documents, m.Schema[b.next].Name)
+func nodes(schema []parquet.SchemaElement, said parquet.Metadata) (members []*node, leaves []leaf, err error) {
+	b := &schemaBuilder{elements: schema, next: 1}
+	for range schema[0].Children {
+		b.json = slices.Contains(said.JSON, schema[b.next].Name)
 		n, err := b.field(0, 0)
 		if err != nil {
 			return nil, nil, err
 		}
-		if slices.ContainsFunc(members, func(other *node) bool { return other.name == n.name }) {
-			return nil, nil, fmt.Errorf("two columns have the name %q", n.name)
+		if slices.ContainsFunc(members, func(other *node) bool { return other.Name == n.Name }) {
+			return nil, nil, fmt.Errorf("two columns have the name %q", n.Name)
 		}
 		members = append(members, n)
 	}
@@ -90,7 +71,7 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 			def++
 		}
 		n, err := b.value(def, rep)
-		n.optional = optional
+		n.Optional = optional
 		return n, err
 	}
 	// A repeated field that is not in a list or map is a list that cannot be null.
@@ -98,6 +79,7 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 	list.def, list.elementDef, list.elementRep = def, def+1, rep+1
 	element, err := b.value(def+1, rep+1)
 	list.children = []*node{element}
+	list.SetElement(&element.Column)
 	list.to = len(b.leaves)
 	return list, err
 }
@@ -106,7 +88,7 @@ func (b *schemaBuilder) field(def, rep int) (*node, error) {
 func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 	e := &b.elements[b.next]
 	n = newNode(e.Name, scalarNode, len(b.leaves))
-	n.def, n.element = def, e
+	n.def = def
 	switch {
 	case e.Children == 0:
 		b.next++
@@ -114,7 +96,7 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 			e.Logical = &parquet.LogicalType{JSON: &parquet.Empty{}}
 		}
 		b.leaves = append(b.leaves, leaf{physical: *e.Physical, length: e.Length, maxDef: def, maxRep: rep})
-		n.write, n.text, n.binary, err = scalarOf(e)
+		err = n.describe(e)
 	case e.Meaning().List != nil && b.wraps(e):
 		b.next++
 		err = b.list(n, e.Name, def, rep)
@@ -125,6 +107,7 @@ func (b *schemaBuilder) value(def, rep int) (n *node, err error) {
 		b.next++
 		n.kind = objectNode
 		err = b.members(n, e.Children, def, rep)
+		tree.SetMembers(&n.Column, n.children)
 	}
 	n.to = len(b.leaves)
 	return n, err
@@ -150,18 +133,20 @@ func (b *schemaBuilder) list(n *node, name string, def, rep int) error {
 		element, err = b.field(def+1, rep+1)
 	}
 	n.children = []*node{element}
+	n.SetElement(&element.Column)
 	return err
 }
 
 // mapping builds the node of a map from its repeated pair.
 func (b *schemaBuilder) mapping(n *node, def, rep int) error {
 	n.kind, n.elementDef, n.elementRep = mapNode, def+1, rep+1
+	n.Type, n.Lost = parquet.JSON, "map"
 	b.next++
 	if err := b.members(n, 2, def+1, rep+1); err != nil {
 		return err
 	}
 	if n.children[0].kind != scalarNode { // JSON has no such keys: a list of objects
-		n.kind = listNode
+		n.kind, n.Type, n.Lost = listNode, "", "list of struct"
 		pair := newNode("", objectNode, n.from)
 		pair.def, pair.to, pair.children = def+1, len(b.leaves), n.children
 		n.children = []*node{pair}
@@ -181,80 +166,8 @@ func (b *schemaBuilder) members(n *node, count int32, def, rep int) error {
 }
 
 func newNode(name string, k kind, leaf int) *node {
-	return &node{kind: k, name: name, from: leaf, blob: -1, inline: true, prefix: append(jsonline.AppendString(nil, name), ':')}
-}
-
-// choose returns the members to read.
-func choose(all []*node, o format.Options) ([]*node, error) {
-	chosen := all
-	if len(o.Columns) > 0 {
-		chosen = nil
-	}
-	for _, name := range o.Columns {
-		at := slices.IndexFunc(all, func(n *node) bool { return n.name == name })
-		if at < 0 {
-			return nil, noColumn(name, all)
-		}
-		if slices.Contains(chosen, all[at]) {
-			return nil, fmt.Errorf("column %q is asked for twice", name)
-		}
-		chosen = append(chosen, all[at])
-	}
-	if o.Members == nil {
-		return chosen, nil
-	}
-	return slices.DeleteFunc(slices.Clone(chosen), func(n *node) bool { return !slices.Contains(o.Members, n.name) }), nil
-}
-
-func noColumn(name string, all []*node) error {
-	var names []string
-	for _, n := range all {
-		names = append(names, n.name)
-	}
-	plain, _, typed := strings.Cut(name, ":")
-	if typed && slices.Contains(names, plain) {
-		return fmt.Errorf("column %q has its type in the file; ask for it without one", plain)
-	}
-	return format.NoColumn(name, names)
+	return &node{Column: tree.New(name), kind: k, from: leaf}
 }
 
 // Columns returns the columns that are read, with their types.
-func (f *File) Columns() (list []format.Column) {
-	var features map[string]json.RawMessage
-	for _, kv := range f.metadata.KeyValues {
-		if kv.Key == parquet.Features {
-			features = parquet.ReadFeatures(kv.Value)
-		}
-	}
-	for _, n := range f.members {
-		t, lost := n.typed()
-		if n.isFile() {
-			t, lost = parquet.StructOf(n.children[0].name, n.children[1].name), ""
-		}
-		list = append(list, format.Column{Name: n.name, Type: string(t), Lost: lost, Bytes: n.isBytes(), Feature: string(features[n.name])})
-	}
-	return list
-}
-
-// typed returns the type of a typed output that the values of the node keep, and what the node
-// is if that is not its own. The type is "" if the values decide. The elements of a typed list are
-// never null, except for floats, among which null is NaN: so where they may be null, the values
-// decide.
-func (n *node) typed() (t parquet.Type, lost string) {
-	switch n.kind {
-	case objectNode:
-		return parquet.JSON, "struct"
-	case mapNode:
-		return parquet.JSON, "map"
-	case scalarNode:
-		return n.element.Type()
-	}
-	element := n.children[0]
-	switch t, lost = element.typed(); {
-	case lost != "":
-		return "", "list of " + lost
-	case t == "" || element.optional && t != parquet.Float32 && t != parquet.Float64:
-		return "", ""
-	}
-	return t.List(), ""
-}
+func (f *File) Columns() []format.Column { return tree.Describe(f.members, f.said) }
