@@ -155,16 +155,16 @@ func (c *cursor) readPage() error {
 	if err := c.reserve(h); err != nil {
 		return err
 	}
-	packed := sized(c.buffers.packed, int(h.packed))
+	packed := sized(c.buffers.packed, int(h.Packed))
 	c.buffers.packed = packed
 	if _, err := c.reader.ReadAt(packed, c.at+length); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	c.at += length + h.packed
-	if h.summed && crc32.ChecksumIEEE(packed) != h.sum {
+	c.at += length + int64(h.Packed)
+	if h.Sum != nil && crc32.ChecksumIEEE(packed) != uint32(*h.Sum) {
 		return errors.New("its checksum is wrong")
 	}
-	switch h.kind {
+	switch h.Kind {
 	case parquet.DictionaryPage:
 		return c.decodeDictionary(h, packed)
 	case parquet.DataPage:
@@ -182,13 +182,13 @@ const cursorBytes = 8 << 10
 // needed.
 func (c *cursor) reserve(h pageHeader) error {
 	b := c.buffers
-	need := cursorBytes + int64(cap(b.header)) + c.dictionaryBytes + max(int64(cap(b.packed)), h.packed)
+	need := cursorBytes + int64(cap(b.header)) + c.dictionaryBytes + int64(max(cap(b.packed), int(h.Packed)))
 	decoded := c.leaf.bytesFor(h.encoding, int(h.values))
-	if h.kind == parquet.DictionaryPage {
-		c.dictionaryBytes = max(int64(cap(b.dictionary)), h.unpacked) + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
+	if h.Kind == parquet.DictionaryPage {
+		c.dictionaryBytes = int64(max(cap(b.dictionary), int(h.Unpacked))) + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
 		need, decoded = need+c.dictionaryBytes, 0
 	} else {
-		need += max(int64(cap(b.unpacked)), h.unpacked)
+		need += int64(max(cap(b.unpacked), int(h.Unpacked)))
 	}
 	return c.reserveMore(need + decoded - c.reserved)
 }
@@ -202,7 +202,7 @@ func (c *cursor) reserveMore(n int64) error {
 }
 
 func (c *cursor) decodeDictionary(h pageHeader, packed []byte) error {
-	data, err := c.decompress(&c.buffers.dictionary, packed, h.unpacked)
+	data, err := c.decompress(&c.buffers.dictionary, packed, h.Unpacked)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (c *cursor) decodeDictionary(h pageHeader, packed []byte) error {
 
 // decodePage decodes a page of version 1: levels and values are compressed together.
 func (c *cursor) decodePage(h pageHeader, packed []byte) (err error) {
-	data, err := c.decompress(&c.buffers.unpacked, packed, h.unpacked)
+	data, err := c.decompress(&c.buffers.unpacked, packed, h.Unpacked)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (c *cursor) decodePage(h pageHeader, packed []byte) (err error) {
 		most     int
 		encoding int32
 		runs     *runs
-	}{{c.leaf.maxRep, h.repEncoding, &c.repRuns}, {c.leaf.maxDef, h.defEncoding, &c.defRuns}} {
+	}{{c.leaf.maxRep, h.Data.RepetitionEncoding, &c.repRuns}, {c.leaf.maxDef, h.Data.DefinitionEncoding, &c.defRuns}} {
 		switch {
 		case level.most == 0:
 		case level.encoding != parquet.EncodingRLE:
@@ -236,10 +236,13 @@ func (c *cursor) decodePage(h pageHeader, packed []byte) (err error) {
 
 // decodePageV2 decodes a page of version 2: levels come first and are not compressed.
 func (c *cursor) decodePageV2(h pageHeader, packed []byte) (err error) {
-	data := packed[h.repBytes+h.defBytes:]
-	c.repRuns.data, c.defRuns.data = packed[:h.repBytes], packed[h.repBytes:h.repBytes+h.defBytes]
-	if !h.plain && (len(data) > 0 || h.unpacked > h.repBytes+h.defBytes) {
-		if data, err = c.decompress(&c.buffers.unpacked, data, h.unpacked-h.repBytes-h.defBytes); err != nil {
+	reps := h.DataV2.RepetitionBytes
+	levels := reps + h.DataV2.DefinitionBytes
+	data := packed[levels:]
+	c.repRuns.data, c.defRuns.data = packed[:reps], packed[reps:levels]
+	plain := h.DataV2.Compressed != nil && !*h.DataV2.Compressed
+	if !plain && (len(data) > 0 || h.Unpacked > levels) {
+		if data, err = c.decompress(&c.buffers.unpacked, data, h.Unpacked-levels); err != nil {
 			return err
 		}
 	}
@@ -247,7 +250,7 @@ func (c *cursor) decodePageV2(h pageHeader, packed []byte) (err error) {
 }
 
 // decompress decompresses a page into a buffer.
-func (c *cursor) decompress(buffer *[]byte, packed []byte, size int64) ([]byte, error) {
+func (c *cursor) decompress(buffer *[]byte, packed []byte, size int32) ([]byte, error) {
 	data, err := decompress(c.chunk.Codec, *buffer, packed, int(size))
 	if err == nil {
 		*buffer = data
