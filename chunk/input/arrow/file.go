@@ -36,7 +36,7 @@ type block struct {
 
 // OpenFile reads the descriptions of all messages of a file.
 func OpenFile(r io.ReaderAt, size int64, o format.Options) (f *File, err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	f = &File{reader: r, size: size, threads: max(o.Threads, 1), memory: parallel.Limit(size)}
 	head := make([]byte, min(size, arrow.Align))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -152,12 +152,7 @@ func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
 			skipped += b.rows
 		}
 	}
-	rows := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group)
-	lines := format.Lines{ReadCloser: rows, First: skipped + 1, Skipped: skipped}
-	if f.decoder.blobs > 0 {
-		lines.Blobs = rows.Blobs.Next
-	}
-	return lines
+	return parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group).After(skipped, f.decoder.blobs)
 }
 
 // reader reads the messages of a file in order.

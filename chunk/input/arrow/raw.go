@@ -7,12 +7,13 @@ import (
 	"fmt"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // Rows decodes a record batch of a file that gpurun has written. It calls each for every row, which is
 // valid until each returns, as a row of a table.
 func (f *File) Rows(ctx context.Context, number int, each func(row []byte) error) (err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	batches := 0
 	for _, b := range f.blocks {
 		if b.kind != arrow.BatchMessage {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk/input/parallel"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
@@ -43,7 +44,7 @@ func (b *batch) block() (block parallel.Block, done bool, err error) {
 			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].Name, err)
 		}
 	}()
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	b.beside = parallel.Beside{}
 	lines := parallel.NewLines(min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
 	for ; b.next < b.rows && len(lines)+b.beside.Size < blockBytes; b.next++ {

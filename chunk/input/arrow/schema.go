@@ -64,7 +64,7 @@ const (
 
 // newSchema builds the columns of a schema.
 func newSchema(t arrow.Table, version int64) (s *schema, err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	s = &schema{dictionaries: make(map[int64]*column), version: version}
 	switch {
 	case version < arrow.Version4 || version > arrow.Version5:

@@ -62,7 +62,7 @@ func (d *decoder) want(columns []*column) {
 
 // addDictionary decodes a dictionary.
 func (d *decoder) addDictionary(m message, b body, limit int64) (err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	id, added := m.dictionary()
 	c := d.schema.dictionaries[id]
 	if c == nil {
@@ -119,7 +119,7 @@ func (d *decoder) batch(m message, b body) *opened {
 // load loads the columns.
 func (o *opened) load(reserve func(int64) error) (b *batch, err error) {
 	defer o.name(&err)
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	b = &batch{rows: o.message.rows, first: o.rows, members: make([]*values, len(o.members)), blobs: o.blobs}
 	l := newLoader(o.message.header, o.body, o.message.version, reserve)
 	l.dictionaries = o.dictionaries

@@ -3,12 +3,12 @@ package arrow
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"sort"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/codec"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // values are the content of a column in a record batch, or of a dictionary.
@@ -66,7 +66,7 @@ func (b body) read(at, length int64) []byte {
 	}
 	data := make([]byte, length)
 	if _, err := b.reader.ReadAt(data, b.at+at); err != nil && !errors.Is(err, io.EOF) {
-		panic(damage{err})
+		tree.Fail(err)
 	} else if err != nil {
 		fail("the file ends within a record batch")
 	}
@@ -211,7 +211,7 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 		err = codec.ErrSize
 	}
 	if err != nil {
-		panic(damage{fmt.Errorf("column %q: %w", c.Name, err)})
+		fail("column %q: %w", c.Name, err)
 	}
 	l.take(-length)
 	return l.least(c, result, size)
@@ -220,7 +220,7 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 // take asks for memory.
 func (l *loader) take(n int64) {
 	if err := l.reserve(n); err != nil {
-		panic(damage{err})
+		tree.Fail(err)
 	}
 	l.taken += n
 }

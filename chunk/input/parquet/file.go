@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -116,7 +115,7 @@ func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, w
 			err = fmt.Errorf("row group %d: %w", group, err)
 		}
 	}()
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	g := &f.metadata.Groups[group]
 	w := &rowWriter{members: f.members, blobs: f.blobs, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
@@ -147,16 +146,5 @@ func (f *File) keep(cursors []*cursor) {
 		if c != nil && taken < f.memory/4 {
 			f.spare[i].Put(c.buffers)
 		}
-	}
-}
-
-// recovered turns a panic into an error: whatever a damaged file causes costs only the file.
-func recovered(err *error) {
-	switch r := recover().(type) {
-	case nil:
-	case error:
-		*err = fmt.Errorf("the file is damaged: %w", r)
-	default:
-		*err = errors.New(fmt.Sprint("the file is damaged: ", r))
 	}
 }
