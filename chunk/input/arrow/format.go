@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
@@ -43,4 +42,4 @@ func isStream(head []byte) bool {
 }
 
 // fail ends decoding.
-func fail(format string, args ...any) { tree.Fail(fmt.Errorf(format, args...)) }
+func fail(format string, args ...any) { tree.Fail(format, args...) }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/codec"
-	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // values are the content of a column in a record batch, or of a dictionary.
@@ -66,7 +65,7 @@ func (b body) read(at, length int64) []byte {
 	}
 	data := make([]byte, length)
 	if _, err := b.reader.ReadAt(data, b.at+at); err != nil && !errors.Is(err, io.EOF) {
-		tree.Fail(err)
+		fail("%w", err)
 	} else if err != nil {
 		fail("the file ends within a record batch")
 	}
@@ -220,7 +219,7 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 // take asks for memory.
 func (l *loader) take(n int64) {
 	if err := l.reserve(n); err != nil {
-		tree.Fail(err)
+		fail("%w", err)
 	}
 	l.taken += n
 }

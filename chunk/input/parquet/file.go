@@ -30,22 +30,21 @@ type File struct {
 
 // OpenFile reads and checks the footer of a file. As many row groups as there may be
 // threads are decoded at the same time.
-func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
+func OpenFile(r io.ReaderAt, size int64, o format.Options) (_ *File, err error) {
+	defer tree.Recovered(&err)
 	m, err := parquet.ReadFooter(r, size)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFooter(m, size); err != nil {
-		return nil, err
-	}
 	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: parallel.Limit(size), blobs: o.Bytes.Values()}
-	var all []*node
 	for _, kv := range m.KeyValues {
 		f.said.Read(kv.Key, kv.Value)
 	}
-	if all, f.leaves, err = nodes(m.Schema, f.said); err != nil {
+	all, leaves := nodes(m.Schema, f.said)
+	if err := checkFooter(m, len(leaves), size); err != nil {
 		return nil, err
 	}
+	f.leaves = leaves
 	f.spare = make([]sync.Pool, len(f.leaves))
 	if f.members, err = tree.Choose(all, o); err != nil {
 		return nil, err

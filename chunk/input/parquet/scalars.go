@@ -2,9 +2,9 @@ package parquet
 
 import (
 	"encoding/binary"
-	"fmt"
 	"strconv"
 
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -12,15 +12,15 @@ import (
 const maxScale = 1 << 12
 
 // describe sets the type of a leaf, and how its values are written.
-func (n *node) describe(e *parquet.SchemaElement) error {
+func (n *node) describe(e *parquet.SchemaElement) {
 	m, physical := e.Meaning(), *e.Physical
 	switch {
 	case physical > parquet.PhysicalFixed || physical < 0:
-		return fmt.Errorf("column %q has the unknown type %d", e.Name, physical)
+		tree.Fail("column %q has the unknown type %d", e.Name, physical)
 	case physical == parquet.PhysicalFixed && (e.Length <= 0 || e.Length > parquet.MaxFixed):
-		return fmt.Errorf("column %q has values of %d bytes", e.Name, e.Length)
+		tree.Fail("column %q has values of %d bytes", e.Name, e.Length)
 	case m.Decimal != nil && (m.Decimal.Scale < 0 || m.Decimal.Scale > maxScale):
-		return fmt.Errorf("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
+		tree.Fail("column %q is a decimal with %d digits after the point", e.Name, m.Decimal.Scale)
 	}
 	switch n.Type, n.Lost = e.Type(); {
 	case m.Null != nil:
@@ -41,7 +41,6 @@ func (n *node) describe(e *parquet.SchemaElement) error {
 		n.Write, n.Text = n.Type.Writer(), n.Type == parquet.String || n.Type == parquet.JSON
 		n.Binary = !n.Text && physical >= parquet.PhysicalBytes && n.Type != parquet.UUID
 	}
-	return nil
 }
 
 func appendInterval(dst, data []byte) []byte {

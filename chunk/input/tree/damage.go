@@ -9,7 +9,7 @@ import (
 type damage struct{ error }
 
 // Fail ends decoding.
-func Fail(err error) { panic(damage{err}) }
+func Fail(format string, args ...any) { panic(damage{fmt.Errorf(format, args...)}) }
 
 // Recovered turns a panic into an error: whatever a damaged file causes costs only the file.
 func Recovered(err *error) {
