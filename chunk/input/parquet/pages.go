@@ -2,9 +2,9 @@ package parquet
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -32,7 +32,7 @@ const (
 var maxPageValues int64 = 1 << 26
 
 // readPageHeader reads the header at an offset and returns its length.
-func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader, length int64, err error) {
+func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader, length int64) {
 	for size := int64(headerBytes); ; size *= 4 {
 		size = min(size, end-at)
 		if int64(cap(*buffer)) < size {
@@ -40,18 +40,21 @@ func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader,
 		}
 		data := (*buffer)[:size]
 		if _, err := r.ReadAt(data, at); err != nil && !errors.Is(err, io.EOF) {
-			return h, 0, err
+			tree.Fail("%w", err)
 		}
 		h.PageHeader = parquet.PageHeader{Kind: -1}
 		n, err := parquet.Unmarshal(data, &h.PageHeader)
-		if !errors.Is(err, parquet.ErrShort) || size == end-at || size >= maxHeader {
-			return h, int64(n), err
+		switch {
+		case err == nil:
+			return h, int64(n)
+		case !errors.Is(err, parquet.ErrShort) || size == end-at || size >= maxHeader:
+			tree.Fail("%w", err)
 		}
 	}
 }
 
 // check rejects a page that does not fit in the rest of its chunk, or is too large.
-func (h *pageHeader) check(c *parquet.ColumnMeta, left, rest int64) error {
+func (h *pageHeader) check(c *parquet.ColumnMeta, left, rest int64) {
 	packed, unpacked := int64(h.Packed), int64(h.Unpacked)
 	var levels [2]int64
 	switch {
@@ -63,19 +66,18 @@ func (h *pageHeader) check(c *parquet.ColumnMeta, left, rest int64) error {
 		h.values, h.encoding = int64(h.DataV2.Values), h.DataV2.Encoding
 		levels = [2]int64{int64(h.DataV2.DefinitionBytes), int64(h.DataV2.RepetitionBytes)}
 	case h.Kind != parquet.IndexPage:
-		return fmt.Errorf("unknown kind %d", h.Kind)
+		tree.Fail("unknown kind %d", h.Kind)
 	}
 	switch {
 	case packed < 0 || packed > rest:
-		return fmt.Errorf("%d bytes, but the column has only %d more", packed, rest)
+		tree.Fail("%d bytes, but the column has only %d more", packed, rest)
 	case unpacked < 0 || unpacked > maxPage || unpacked > max(c.Unpacked, smallPage):
-		return fmt.Errorf("%d bytes uncompressed, more than the column has", unpacked)
+		tree.Fail("%d bytes uncompressed, more than the column has", unpacked)
 	case h.values < 0 || h.values > maxPageValues:
-		return fmt.Errorf("%d values", h.values)
+		tree.Fail("%d values", h.values)
 	case h.Kind != parquet.DictionaryPage && h.values > left:
-		return fmt.Errorf("%d values, but the column has only %d more", h.values, left)
+		tree.Fail("%d values, but the column has only %d more", h.values, left)
 	case levels[0] < 0 || levels[1] < 0 || levels[0]+levels[1] > min(packed, unpacked):
-		return fmt.Errorf("%d and %d bytes of levels in a page of %d", levels[0], levels[1], packed)
+		tree.Fail("%d and %d bytes of levels in a page of %d", levels[0], levels[1], packed)
 	}
-	return nil
 }
