@@ -1,13 +1,12 @@
 package parquet
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math"
 	"strconv"
 
+	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -28,7 +27,7 @@ func (t Type) Writer() func(dst, v []byte) []byte {
 	case JSON:
 		return AppendJSON
 	case Bytes, fixed:
-		return AppendBase64
+		return jsonline.AppendBase64
 	case UUID:
 		return AppendUUID
 	case Date:
@@ -40,29 +39,7 @@ func (t Type) Writer() func(dst, v []byte) []byte {
 	case Uint64:
 		write = func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) }
 	}
-	return func(dst, v []byte) []byte { return write(dst, Integer(v, of.unsigned)) }
-}
-
-// Integer returns a little-endian integer of 1, 2, 4 or 8 bytes.
-func Integer(v []byte, unsigned bool) int64 {
-	var n uint64
-	switch len(v) {
-	case 8:
-		return int64(binary.LittleEndian.Uint64(v))
-	case 4:
-		n = uint64(binary.LittleEndian.Uint32(v))
-	case 2:
-		n = uint64(binary.LittleEndian.Uint16(v))
-	case 1:
-		n = uint64(v[0])
-	default: // of a damaged file
-		panic(fmt.Sprintf("integers of %d bytes", len(v)))
-	}
-	if unsigned {
-		return int64(n)
-	}
-	shift := 64 - 8*len(v)
-	return int64(n<<shift) >> shift
+	return func(dst, v []byte) []byte { return write(dst, arrow.Integer(v, of.unsigned)) }
 }
 
 // AppendFloat32 writes a little-endian number, as do the others; NaN and infinity as null.
@@ -82,20 +59,7 @@ func AppendJSON(dst, text []byte) []byte {
 	if !jsonline.Valid(text) {
 		return jsonline.AppendString(dst, text)
 	}
-	for _, c := range text { // outside strings, a line end is white space
-		if c == '\n' || c == '\r' {
-			c = ' '
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-// AppendBase64 writes bytes.
-func AppendBase64(dst, data []byte) []byte {
-	dst = append(dst, '"')
-	dst = base64.StdEncoding.AppendEncode(dst, data)
-	return append(dst, '"')
+	return jsonline.AppendOnLine(dst, text)
 }
 
 // AppendUUID writes 16 bytes as a UUID.

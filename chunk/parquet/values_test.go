@@ -41,10 +41,10 @@ func TestTimes(t *testing.T) {
 
 func TestDecimals(t *testing.T) {
 	for want, got := range map[string][]byte{
-		"0.05":                  AppendDecimal64(nil, 5, 2),
-		"-0.05":                 AppendDecimal64(nil, -5, 2),
-		"12.00":                 AppendDecimal64(nil, 1200, 2),
-		"7":                     AppendDecimal64(nil, 7, 0),
+		"0.05":                  appendDecimal64(nil, 5, 2),
+		"-0.05":                 appendDecimal64(nil, -5, 2),
+		"12.00":                 appendDecimal64(nil, 1200, 2),
+		"7":                     appendDecimal64(nil, 7, 0),
 		"-1":                    AppendDecimal(nil, []byte{0xff}, 0),
 		"-0.01":                 AppendDecimal(nil, []byte{0xff, 0xff}, 2),
 		"0.0":                   AppendDecimal(nil, nil, 1),

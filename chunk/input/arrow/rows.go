@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
 	"github.com/gpurun/gpurun/chunk/input/tree"
-	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -108,7 +108,7 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 	case viewLayout:
 		return b.bytes(dst, v, v.view(i))
 	case indexLayout:
-		piece, at := v.from.find(parquet.Integer(v.data[i*int64(v.width):][:v.width], v.unsigned))
+		piece, at := v.from.find(arrow.Integer(v.data[i*int64(v.width):][:v.width], v.unsigned))
 		return b.value(dst, piece, at)
 	case unionLayout:
 		child, at := v.member(i)
@@ -227,6 +227,6 @@ func (v *values) view(i int64) []byte {
 func (v *values) run(i int64) int64 {
 	ends := v.children[0]
 	return int64(sort.Search(int(ends.rows), func(k int) bool {
-		return parquet.Integer(ends.data[k*ends.width:][:ends.width], false) > i
+		return arrow.Integer(ends.data[k*ends.width:][:ends.width], false) > i
 	}))
 }

@@ -236,7 +236,7 @@ func (c *column) interval(unit int) {
 				size = 8
 			}
 			dst = append(append(append(dst, '"'), name...), `":`...)
-			dst, v = strconv.AppendInt(dst, parquet.Integer(v[:size], false), 10), v[size:]
+			dst, v = strconv.AppendInt(dst, arrow.Integer(v[:size], false), 10), v[size:]
 		}
 		return append(dst, '}')
 	}
@@ -255,7 +255,7 @@ func (c *column) decimal(digits, scale, width int) {
 	c.width, c.Type = width, parquet.Decimal(digits, scale)
 	c.Write = func(dst, v []byte) []byte {
 		start := len(dst)
-		dst = appendDecimal(dst, v, max(scale, 0))
+		dst = parquet.AppendLittleDecimal(dst, v, max(scale, 0))
 		for i := scale; i < 0 && string(dst[start:]) != "0"; i++ {
 			dst = append(dst, '0')
 		}
@@ -263,22 +263,7 @@ func (c *column) decimal(digits, scale, width int) {
 	}
 }
 
-// appendDecimal writes a little-endian number. Most of those with 16 bytes fit into 8.
-func appendDecimal(dst, v []byte, scale int) []byte {
-	if len(v) <= 8 {
-		return parquet.AppendDecimal64(dst, parquet.Integer(v, false), scale)
-	}
-	if low := parquet.Integer(v[:8], false); len(v) == 16 && low>>63 == parquet.Integer(v[8:], false) {
-		return parquet.AppendDecimal64(dst, low, scale)
-	}
-	var big [32]byte
-	for i, b := range v {
-		big[len(v)-1-i] = b
-	}
-	return parquet.AppendDecimal(dst, big[:len(v)], scale)
-}
-
 // integers returns how integers are written.
 func integers(write func([]byte, int64) []byte) func(dst, v []byte) []byte {
-	return func(dst, v []byte) []byte { return write(dst, parquet.Integer(v, false)) }
+	return func(dst, v []byte) []byte { return write(dst, arrow.Integer(v, false)) }
 }

@@ -29,7 +29,7 @@ func (n *node) describe(e *parquet.SchemaElement) {
 		n.Write = func(dst, v []byte) []byte { return parquet.AppendDecimal(dst, v, int(m.Decimal.Scale)) }
 	case m.Decimal != nil && (physical == parquet.PhysicalInt32 || physical == parquet.PhysicalInt64):
 		n.Write = func(dst, v []byte) []byte {
-			return parquet.AppendDecimal64(dst, parquet.Integer(v, false), int(m.Decimal.Scale))
+			return parquet.AppendLittleDecimal(dst, v, int(m.Decimal.Scale))
 		}
 	case physical == parquet.PhysicalInt96:
 		n.Write = parquet.AppendInt96
