@@ -30,6 +30,14 @@ func Message(kind int, header Fields, body int64) []byte {
 // End ends the messages.
 func End() []byte { return []byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0} }
 
+// AppendWords appends numbers of 8 bytes, of which structs in lists consist.
+func AppendWords(dst []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(n))
+	}
+	return dst
+}
+
 // builder encodes tables. What a table refers to follows it.
 type builder struct{ data []byte }
 
@@ -121,7 +129,7 @@ func (b *builder) table(v Fields, refer func(any)) (target int) {
 	b.align(8, 0)
 	for id := range fields {
 		if n, ok := v[id].(int64); ok {
-			b.data = binary.LittleEndian.AppendUint64(b.data, uint64(n))
+			b.data = AppendWords(b.data, n)
 		}
 	}
 	return target

@@ -3,6 +3,7 @@ package arrow
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 // ErrTable means that the bytes are not a table of FlatBuffers. The methods of Table and List panic
@@ -18,36 +19,49 @@ type Table struct {
 // Root returns the outermost table.
 func Root(data []byte) Table { return Table{data, 0}.follow(0) }
 
-// number reads an unsigned number of 1, 2, 4 or 8 bytes.
-func (t Table) number(at, size int) uint64 {
+// Integer returns a little-endian integer of 1, 2, 4 or 8 bytes.
+func Integer(v []byte, unsigned bool) int64 {
+	var n uint64
+	switch len(v) {
+	case 8:
+		return int64(binary.LittleEndian.Uint64(v))
+	case 4:
+		n = uint64(binary.LittleEndian.Uint32(v))
+	case 2:
+		n = uint64(binary.LittleEndian.Uint16(v))
+	case 1:
+		n = uint64(v[0])
+	default: // of a damaged file
+		panic(fmt.Sprintf("integers of %d bytes", len(v)))
+	}
+	if unsigned {
+		return int64(n)
+	}
+	shift := 64 - 8*len(v)
+	return int64(n<<shift) >> shift
+}
+
+// number reads a number of 1, 2, 4 or 8 bytes.
+func (t Table) number(at, size int, unsigned bool) int64 {
 	if at < 0 || at > len(t.data)-size {
 		panic(ErrTable)
 	}
-	switch data := t.data[at:]; size {
-	case 1:
-		return uint64(data[0])
-	case 2:
-		return uint64(binary.LittleEndian.Uint16(data))
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(data))
-	default:
-		return binary.LittleEndian.Uint64(data)
-	}
+	return Integer(t.data[at:at+size], unsigned)
 }
 
 // follow returns what the offset at a place refers to.
-func (t Table) follow(at int) Table { return Table{t.data, at + int(t.number(at, 4))} }
+func (t Table) follow(at int) Table { return Table{t.data, at + int(t.number(at, 4, true))} }
 
 // place returns where a field is, 0 if the table does not have it.
 func (t Table) place(id int) int {
 	if t.data == nil {
 		return 0
 	}
-	vtable := t.at - int(int32(t.number(t.at, 4)))
-	if 4+2*id+2 > int(t.number(vtable, 2)) {
+	vtable := t.at - int(t.number(t.at, 4, false))
+	if 4+2*id+2 > int(t.number(vtable, 2, true)) {
 		return 0
 	}
-	if offset := int(t.number(vtable+4+2*id, 2)); offset > 0 {
+	if offset := int(t.number(vtable+4+2*id, 2, true)); offset > 0 {
 		return t.at + offset
 	}
 	return 0
@@ -59,8 +73,7 @@ func (t Table) Int(id, size int, missing int64) int64 {
 	if at == 0 {
 		return missing
 	}
-	shift := 64 - 8*size
-	return int64(t.number(at, size)) << shift >> shift
+	return t.number(at, size, false)
 }
 
 // Bool returns a boolean field.
@@ -82,11 +95,11 @@ func (t Table) list(id, size int) (begin, n int) {
 		return 0, 0
 	}
 	list := t.follow(at)
-	length, begin := list.number(list.at, 4), list.at+4
-	if length > uint64(len(t.data)-begin)/uint64(size) {
+	length, begin := int(list.number(list.at, 4, true)), list.at+4
+	if length > (len(t.data)-begin)/size {
 		panic(ErrTable)
 	}
-	return begin, int(length)
+	return begin, length
 }
 
 // Structs returns a list of structs or numbers of the given size, one after another.

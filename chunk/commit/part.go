@@ -1,7 +1,6 @@
 package commit
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -10,14 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/columns"
 	"github.com/gpurun/gpurun/chunk/input"
 	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 var newline = []byte("\n")
@@ -208,12 +205,12 @@ func (p *Part) keep(f Failed) error {
 	if !placed {
 		return nil
 	}
-	before := p.files[chunk.Results].sum.Bytes
+	before := p.files[chunk.Results].Sum.Bytes
 	p.lines++
 	if err := p.store.placeholder(f, &p.files[chunk.Results]); err != nil || !p.options.Rows {
 		return err
 	}
-	p.scratch = columns.AppendEntry(p.scratch[:0], p.files[chunk.Results].sum.Bytes-before, false)
+	p.scratch = columns.AppendEntry(p.scratch[:0], p.files[chunk.Results].Sum.Bytes-before, false)
 	_, err := p.files[indexFile].Write(p.scratch)
 	return err
 }
@@ -223,7 +220,7 @@ func (p *Part) position() int64 {
 	if p.store.rows {
 		return p.lines
 	}
-	return p.files[chunk.Results].sum.Bytes
+	return p.files[chunk.Results].Sum.Bytes
 }
 
 // Counts returns the counts of what has been written.
@@ -239,13 +236,13 @@ func (p *Part) Close(rest chunk.Chunk) (chunk.Segment, error) {
 	}
 	var failed error
 	for i := range p.files {
-		failed = cmp.Or(failed, p.files[i].close()) // report only the first error
+		failed = cmp.Or(failed, p.files[i].Close(false)) // report only the first error
 	}
 	for i := range s.Files {
-		s.Files[i] = p.files[i].sum
+		s.Files[i] = p.files[i].Sum
 	}
 	if p.options.Rows && !p.store.framed {
-		s.Columns = &chunk.PartColumns{Index: p.files[indexFile].sum, Values: p.files[valuesFile].sum}
+		s.Columns = &chunk.PartColumns{Index: p.files[indexFile].Sum, Values: p.files[valuesFile].Sum}
 	}
 	return s, storage(failed)
 }
@@ -306,38 +303,17 @@ func storage(err error) error {
 	return fault.JobFiles.New("write part: %w", err)
 }
 
-// partBuffers are reused because the system must find and clear the memory of a new buffer,
-// which is expensive for a small part.
-var partBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, copyBytes) }}
-
 // partFile is a file that is created on its first write.
 type partFile struct {
 	path string
-	file *os.File
-	out  *bufio.Writer
-	sum  chunk.FileSum
+	input.WrittenFile
 }
 
 func (s *partFile) Write(p []byte) (int, error) {
-	if s.file == nil {
-		file, err := files.Create(s.path, files.PrivateMode)
-		if err != nil {
+	if !s.Created() {
+		if err := s.Create(s.path); err != nil {
 			return 0, err
 		}
-		s.file, s.out = file, partBuffers.Get().(*bufio.Writer)
-		s.out.Reset(s.file)
 	}
-	_, _ = s.sum.Write(p)
-	return s.out.Write(p)
-}
-
-func (s *partFile) close() error {
-	if s.file == nil {
-		return nil
-	}
-	err := cmp.Or(s.out.Flush(), s.file.Close())
-	s.out.Reset(nil)
-	partBuffers.Put(s.out)
-	s.file, s.out = nil, nil
-	return err
+	return s.WrittenFile.Write(p)
 }

@@ -153,7 +153,7 @@ func (r *Rewriter) Copy(lines io.Reader, size int64, values func(rows int) ([]by
 }
 
 func (r *Rewriter) flushFull() error {
-	if r.part.files[chunk.Results].sum.Bytes+r.part.files[valuesFile].sum.Bytes < rewriteBytes {
+	if r.part.files[chunk.Results].Sum.Bytes+r.part.files[valuesFile].Sum.Bytes < rewriteBytes {
 		return nil
 	}
 	return r.Flush()

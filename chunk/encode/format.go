@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/gpurun/gpurun/internal/fault"
 )
 
@@ -34,7 +32,7 @@ type Format struct {
 var formats = []Format{
 	{Name: "jsonl", UnitBytes: 4 << 20},
 	{Name: "jsonl.gz", Codec: gzipCodec{}, UnitBytes: 4 << 20, pack: ".gz"},
-	{Name: "jsonl.zst", Codec: zstdCodec{idle: make(chan *zstd.Encoder, MaxEncoders)}, UnitBytes: 4 << 20, pack: ".zst"},
+	{Name: "jsonl.zst", Codec: zstdCodec{}, UnitBytes: 4 << 20, pack: ".zst"},
 	{Name: "parquet", Table: true, UnitBytes: 64 << 20, ending: ".pq"},
 	{Name: "arrow", Table: true, UnitBytes: 16 << 20, ending: ".feather"},
 }

@@ -3,6 +3,7 @@ package encode
 import (
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -14,16 +15,22 @@ const ZstdLevel = 3
 const zstdWindow = 4 << 20
 
 // zstdCodec writes one zstd frame with a checksum per unit.
-type zstdCodec struct {
-	idle chan *zstd.Encoder // each has buffers of several windows
-}
+type zstdCodec struct{}
 
-func (c zstdCodec) Encode(w io.Writer, r io.Reader, size int64) error {
-	z, err := c.encoder()
+var zstdWriters = sync.Pool{New: func() any {
+	// One goroutine per frame: how blocks are shared among several must not matter.
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(ZstdLevel)),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow), zstd.WithZeroFrames(true))
 	if err != nil {
-		return err
+		panic(err) // the options are constant
 	}
-	defer c.keep(z)
+	return w
+}}
+
+func (zstdCodec) Encode(w io.Writer, r io.Reader, size int64) error {
+	z := zstdWriters.Get().(*zstd.Encoder)
+	defer zstdWriters.Put(z)
+	defer z.Reset(nil)
 	z.ResetContentSize(w, size)
 	n, err := z.ReadFrom(r)
 	if err == nil && size >= 0 && n != size {
@@ -33,25 +40,6 @@ func (c zstdCodec) Encode(w io.Writer, r io.Reader, size int64) error {
 		err = closed
 	}
 	return err
-}
-
-func (c zstdCodec) encoder() (*zstd.Encoder, error) {
-	select {
-	case z := <-c.idle:
-		return z, nil
-	default:
-	}
-	// One goroutine per frame: how blocks are shared among several must not matter.
-	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(ZstdLevel)),
-		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow), zstd.WithZeroFrames(true))
-}
-
-func (c zstdCodec) keep(z *zstd.Encoder) {
-	z.Reset(nil)
-	select {
-	case c.idle <- z:
-	default:
-	}
 }
 
 func (zstdCodec) Decode(r io.Reader) (io.ReadCloser, error) {

@@ -1,7 +1,6 @@
 package input
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -12,7 +11,6 @@ import (
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
 
 // Values of bytes do not go through JSON. They are in a file beside the spool file of their lines:
@@ -27,11 +25,9 @@ const (
 
 // BlobWriter writes the blobs of records. The methods of nil do nothing.
 type BlobWriter struct {
-	each   int      // blobs of a record
-	file   *os.File // nil for a chunk that is only compared
-	out    *bufio.Writer
-	summed chunk.FileSum
-	head   []byte
+	each int         // blobs of a record
+	to   WrittenFile // not created for a chunk that is only compared
+	head []byte
 }
 
 // CreateBlobs creates a file of blobs, of which each record has the same number.
@@ -41,16 +37,11 @@ func CreateBlobs(path string, each int) (*BlobWriter, error) {
 }
 
 // open creates the file.
-func (b *BlobWriter) open(path string) (err error) {
+func (b *BlobWriter) open(path string) error {
 	if b == nil {
 		return nil
 	}
-	if b.file, err = files.Create(path, files.PrivateMode); err != nil {
-		return err
-	}
-	b.out = spoolWriters.Get().(*bufio.Writer)
-	b.out.Reset(b.file)
-	return nil
+	return b.to.Create(path)
 }
 
 // Add adds the blobs of a record, nulls if there are none.
@@ -65,44 +56,29 @@ func (b *BlobWriter) Add(blobs []format.Blob) error {
 		}
 		b.head = binary.LittleEndian.AppendUint64(b.head[:0], uint64(len(one.Data))<<kindBits|uint64(one.Kind))
 		b.head = binary.LittleEndian.AppendUint64(b.head, uint64(len(one.Path)))
-		if err := cmp.Or(b.write(b.head), b.write(one.Data), b.write(one.Path)); err != nil {
-			return err
+		for _, data := range [][]byte{b.head, one.Data, one.Path} {
+			if _, err := b.to.Write(data); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
-
-func (b *BlobWriter) write(data []byte) (err error) {
-	_, _ = b.summed.Write(data)
-	if b.out != nil {
-		_, err = b.out.Write(data)
-	}
-	return err
-}
-
-// bytes returns the size of the file.
-func (b *BlobWriter) bytes() int64 { return b.sum().Bytes }
 
 // sum returns the checksum of the file.
 func (b *BlobWriter) sum() chunk.FileSum {
 	if b == nil {
 		return chunk.FileSum{}
 	}
-	return b.summed
+	return b.to.Sum
 }
 
 // Close closes the file, after making it durable.
 func (b *BlobWriter) Close(durable bool) error {
-	if b == nil || b.file == nil {
+	if b == nil {
 		return nil
 	}
-	err := b.out.Flush()
-	if err == nil && durable {
-		err = b.file.Sync()
-	}
-	b.out.Reset(nil)
-	spoolWriters.Put(b.out)
-	return cmp.Or(err, b.file.Close())
+	return b.to.Close(durable)
 }
 
 // spooled reports whether a spool file, and that of its blobs, are as the log says.

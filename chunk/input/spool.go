@@ -1,24 +1,18 @@
 package input
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/files"
 )
-
-// spoolWriters holds buffers of spool files.
-var spoolWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 256<<10) }}
 
 // spoolWriter copies the lines of a section to one spool file after another.
 type spoolWriter struct {
@@ -31,8 +25,7 @@ type spoolWriter struct {
 	line  int64                // number of the next line in its file
 
 	begun   bool          // the beginning of the line is already written,
-	lineAt  int64         // at this place in the chunk,
-	lineSum chunk.FileSum // and this is the checksum of what precedes it
+	lineSum chunk.FileSum // behind what has this checksum
 	blank   bool          // the line is white space so far
 	skipped bool          // the line is before Limits.Offset
 
@@ -45,10 +38,8 @@ type spoolWriter struct {
 // spooledChunk is a chunk whose lines are being copied.
 type spooledChunk struct {
 	chunk.Chunk
-	file *os.File // nil for a chunk that is only compared
-	out  *bufio.Writer
+	to WrittenFile // not created for a chunk that is only compared
 
-	sum    chunk.FileSum
 	blobs  *BlobWriter // nil if records have none
 	lines  int64
 	ended  bool         // the last line has a line feed
@@ -236,15 +227,8 @@ func (w *spoolWriter) dropLine() error {
 		return nil
 	}
 	c := w.chunk
-	c.Length, c.sum = w.lineAt, w.lineSum
-	if c.out == nil {
-		return nil
-	}
-	if err := cmp.Or(c.out.Flush(), c.file.Truncate(w.lineAt)); err != nil {
-		return spoolFault(err)
-	}
-	_, err := c.file.Seek(w.lineAt, io.SeekStart)
-	return spoolFault(err)
+	c.Length = w.lineSum.Bytes
+	return spoolFault(c.to.cut(w.lineSum))
 }
 
 // copyLines writes lines. The first may have begun earlier and the last may end later. It
@@ -293,7 +277,7 @@ func (w *spoolWriter) copyLines(data []byte) error {
 
 // ends reports whether the chunk ends at this length, because of its content.
 func (w *spoolWriter) ends(length int64) bool {
-	length += w.chunk.blobs.bytes()
+	length += w.chunk.blobs.sum().Bytes
 	return w.chunk.Records >= w.in.source.options.ChunkRecords || length >= spoolBytes || len(w.chunk.Files) >= maxChunkFiles
 }
 
@@ -312,13 +296,13 @@ func (w *spoolWriter) beginLine() (err error) {
 	if w.chunk == nil {
 		err = w.beginChunk()
 	}
-	w.lineAt, w.lineSum = w.chunk.Length, w.chunk.sum
+	w.lineSum = w.chunk.to.Sum
 	return err
 }
 
 // beginChunk begins a chunk with the current line. It gets no file if the log says that it is
 // done.
-func (w *spoolWriter) beginChunk() (err error) {
+func (w *spoolWriter) beginChunk() error {
 	c := &spooledChunk{Chunk: chunk.Chunk{First: w.seen, Line: w.line, Source: w.name, Rows: w.rows()}, was: w.in.expected(w.index)}
 	w.chunk = c
 	if c.Blobs = w.in.source.options.Blobs; c.Blobs > 0 {
@@ -328,11 +312,9 @@ func (w *spoolWriter) beginChunk() (err error) {
 		return nil
 	}
 	c.File = w.in.spoolPath(w.index)
-	if c.file, err = files.Create(c.File, files.PrivateMode); err != nil {
+	if err := c.to.Create(c.File); err != nil {
 		return err
 	}
-	c.out = spoolWriters.Get().(*bufio.Writer)
-	c.out.Reset(c.file)
 	return c.blobs.open(c.BlobFile())
 }
 
@@ -367,32 +349,19 @@ func (w *spoolWriter) endLine(fed bool) error {
 func (c *spooledChunk) write(data []byte) error {
 	if c.was != nil {
 		if left := c.was.Bytes - c.Length; left > 0 && left <= int64(len(data)) {
-			sum := c.sum
+			sum := c.to.Sum
 			_, _ = sum.Write(data[:left])
 			c.prefix = sum.CRC == c.was.CRC && c.blobs.sum() == c.was.Blobs
 		}
 	}
-	_, _ = c.sum.Write(data)
 	c.Length += int64(len(data))
-	if c.out == nil {
-		return nil
-	}
-	_, err := c.out.Write(data)
+	_, err := c.to.Write(data)
 	return err
 }
 
 // close closes the file of a chunk, after making it durable.
 func (c *spooledChunk) close(durable bool) error {
-	if c.file == nil {
-		return nil
-	}
-	err := c.out.Flush()
-	if err == nil && durable {
-		err = c.file.Sync()
-	}
-	c.out.Reset(nil)
-	spoolWriters.Put(c.out)
-	return cmp.Or(err, c.file.Close(), c.blobs.Close(durable))
+	return cmp.Or(c.to.Close(durable), c.blobs.Close(durable))
 }
 
 // finish passes on the last chunk, at the end of the section.
@@ -419,7 +388,7 @@ func (w *spoolWriter) cut(last bool) error {
 	}
 	blank := c.lines - c.Records
 	w.found.Blank += blank
-	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: c.sum, Blobs: c.blobs.sum(), Last: last, Open: last && !c.ended}
+	logged := loggedChunk{At: c.First, Records: c.Records, Line: c.Line, Rows: c.Rows, FileSum: c.to.Sum, Blobs: c.blobs.sum(), Last: last, Open: last && !c.ended}
 	if c.Records > 0 {
 		if err := w.compare(c, &logged); err != nil {
 			return err

@@ -8,7 +8,17 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/gpurun/gpurun/chunk/arrow"
 )
+
+// Decimal returns the type of decimals, "" if there is none with this number of digits.
+func Decimal(digits, scale int) Type {
+	if digits < 1 || scale < 0 || scale > digits {
+		return ""
+	}
+	return Type(fmt.Sprintf("decimal(%d,%d)", digits, scale))
+}
 
 // power returns 10^n.
 func power(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
@@ -38,13 +48,13 @@ func (of traits) appendDecimal(dst, text []byte) ([]byte, error) {
 	return append(dst, integer.FillBytes(make([]byte, of.length))...), nil
 }
 
-// AppendDecimal64 writes n / 10^scale, with exactly scale digits after the point.
-func AppendDecimal64(dst []byte, n int64, scale int) []byte {
+// appendDecimal64 writes n / 10^scale, with exactly scale digits after the point.
+func appendDecimal64(dst []byte, n int64, scale int) []byte {
 	start := len(dst)
 	return insertPoint(strconv.AppendInt(dst, n, 10), start, scale)
 }
 
-// AppendDecimal is AppendDecimal64 for a big-endian number in two's complement.
+// AppendDecimal is appendDecimal64 for a big-endian number in two's complement.
 func AppendDecimal(dst, data []byte, scale int) []byte {
 	n := new(big.Int).SetBytes(data)
 	if len(data) > 0 && data[0]&0x80 != 0 {
@@ -52,6 +62,21 @@ func AppendDecimal(dst, data []byte, scale int) []byte {
 	}
 	start := len(dst)
 	return insertPoint(n.Append(dst, 10), start, scale)
+}
+
+// AppendLittleDecimal is AppendDecimal for a little-endian number. Most of those with 16 bytes fit into 8.
+func AppendLittleDecimal(dst, data []byte, scale int) []byte {
+	if len(data) <= 8 {
+		return appendDecimal64(dst, arrow.Integer(data, false), scale)
+	}
+	if low := arrow.Integer(data[:8], false); len(data) == 16 && low>>63 == arrow.Integer(data[8:], false) {
+		return appendDecimal64(dst, low, scale)
+	}
+	var big [32]byte
+	for i, b := range data {
+		big[len(data)-1-i] = b
+	}
+	return AppendDecimal(dst, big[:len(data)], scale)
 }
 
 // insertPoint inserts a decimal point into the integer at dst[start:].

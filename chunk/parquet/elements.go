@@ -133,13 +133,10 @@ func (e *SchemaElement) Type() (t Type, lost string) {
 	switch isFixed := *e.Physical == PhysicalFixed; {
 	case m.Null != nil:
 		return JSON, "null"
-	case m.Decimal != nil:
-		if m.Decimal.Digits < 1 || m.Decimal.Scale > m.Decimal.Digits {
-			return "", ""
-		}
-		return Type(fmt.Sprintf("decimal(%d,%d)", m.Decimal.Digits, m.Decimal.Scale)), ""
 	case *e.Physical < PhysicalBytes:
 		return e.number(m), ""
+	case m.Decimal != nil:
+		return Decimal(int(m.Decimal.Digits), int(m.Decimal.Scale)), ""
 	case m.String != nil:
 		return String, ""
 	case m.Enum != nil:
@@ -171,6 +168,8 @@ func (e *SchemaElement) number(m LogicalType) Type {
 		return Float64
 	}
 	switch {
+	case m.Decimal != nil:
+		return Decimal(int(m.Decimal.Digits), int(m.Decimal.Scale))
 	case m.Date != nil:
 		return Date
 	case m.Time != nil:

@@ -12,9 +12,20 @@ type features struct {
 	} `json:"info"`
 }
 
-// ReadFeatures returns what a file says under Features, as JSON for each column.
-func ReadFeatures(text string) map[string]json.RawMessage {
-	var f features
-	_ = json.Unmarshal([]byte(text), &f) // if it is damaged, nothing is known
-	return f.Info.Features
+// Metadata is what a file says of its columns besides their types.
+type Metadata struct {
+	JSON     []string                   // columns of JSON text
+	Features map[string]json.RawMessage // under Features, by column
+}
+
+// Read reads what the file says under a key. If that is damaged, nothing is known.
+func (m *Metadata) Read(key, value string) {
+	switch key {
+	case JSONColumns:
+		_ = json.Unmarshal([]byte(value), &m.JSON)
+	case Features:
+		var f features
+		_ = json.Unmarshal([]byte(value), &f)
+		m.Features = f.Info.Features
+	}
 }

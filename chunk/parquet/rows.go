@@ -40,12 +40,11 @@ func (r *Rows) Beside(names []string, values Values) {
 
 type rowColumn struct {
 	Column
-	beside     int // the number of its values beside the lines, -1 for none
-	parser     *valueParser
-	members    []Column // of a struct
-	null       []byte
-	dimensions []int // of a typed column
-	rowBytes   int   // of a typed column
+	beside   int // the number of its values beside the lines, -1 for none
+	parser   *valueParser
+	members  []Column // of a struct
+	null     []byte
+	rowBytes int // of a typed column
 }
 
 // Rows returns what makes rows of the schema.
@@ -53,11 +52,8 @@ func (s Schema) Rows() *Rows {
 	r := &Rows{schema: s}
 	var names []string
 	for _, c := range s.All() {
-		column := rowColumn{Column: c, beside: -1, parser: newValueParser(c.Type), dimensions: c.Dimensions, members: c.Type.Members()}
+		column := rowColumn{Column: c, beside: -1, parser: newValueParser(c.Type), members: c.Type.Members()}
 		column.null = make([]byte, max(len(column.members), 1))
-		if c.Width > 0 && len(c.Dimensions) == 0 {
-			column.dimensions = []int{c.Width}
-		}
 		_, size := c.Leaf()
 		column.rowBytes = size * max(c.Width, 1)
 		r.columns, names = append(r.columns, column), append(names, c.Name)
@@ -190,7 +186,7 @@ func (c *rowColumn) appendTyped(dst, raw []byte) ([]byte, error) {
 	if len(raw) != c.rowBytes {
 		return dst, fmt.Errorf("column %q has %d bytes, not %d", c.Name, len(raw), c.rowBytes)
 	}
-	return appendLists(append(dst, 1), raw, c.dimensions), nil
+	return appendLists(append(dst, 1), raw, c.Shape()), nil
 }
 
 // appendLists appends values as lists with the given dimensions.

@@ -1,13 +1,46 @@
 package parquet
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"strconv"
 
+	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
+
+// Writer returns how a value of the type is written as JSON: its bytes in a row, except that a UUID has 16, and
+// that an integer may have any size. A decimal is written by its representation.
+func (t Type) Writer() func(dst, v []byte) []byte {
+	of, _ := t.traits()
+	write := jsonline.AppendInt
+	switch of.kind {
+	case Bool:
+		return func(dst, v []byte) []byte { return strconv.AppendBool(dst, v[0] != 0) }
+	case Float32:
+		return AppendFloat32
+	case Float64:
+		return AppendFloat64
+	case String:
+		return jsonline.AppendString[[]byte]
+	case JSON:
+		return AppendJSON
+	case Bytes, fixed:
+		return jsonline.AppendBase64
+	case UUID:
+		return AppendUUID
+	case Date:
+		write = AppendDate
+	case Time, TimeUTC:
+		write = of.unit.AppendTime
+	case Timestamp, TimestampUTC:
+		write = func(dst []byte, n int64) []byte { return of.unit.AppendTimestamp(dst, n, of.kind == TimestampUTC) }
+	case Uint64:
+		write = func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) }
+	}
+	return func(dst, v []byte) []byte { return write(dst, arrow.Integer(v, of.unsigned)) }
+}
 
 // AppendFloat32 writes a little-endian number, as do the others; NaN and infinity as null.
 func AppendFloat32(dst, v []byte) []byte {
@@ -26,20 +59,7 @@ func AppendJSON(dst, text []byte) []byte {
 	if !jsonline.Valid(text) {
 		return jsonline.AppendString(dst, text)
 	}
-	for _, c := range text { // outside strings, a line end is white space
-		if c == '\n' || c == '\r' {
-			c = ' '
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-// AppendBase64 writes bytes.
-func AppendBase64(dst, data []byte) []byte {
-	dst = append(dst, '"')
-	dst = base64.StdEncoding.AppendEncode(dst, data)
-	return append(dst, '"')
+	return jsonline.AppendOnLine(dst, text)
 }
 
 // AppendUUID writes 16 bytes as a UUID.

@@ -26,11 +26,8 @@ type Column struct {
 
 // Depth returns how many lists are nested around a value: 0 if a row has a single one.
 func (c Column) Depth() int {
-	switch {
-	case len(c.Dimensions) > 0:
-		return len(c.Dimensions)
-	case c.Width > 0:
-		return 1
+	if shape := c.Shape(); shape != nil {
+		return len(shape)
 	}
 	return c.Type.Depth()
 }

@@ -130,11 +130,6 @@ func (of traits) parseTimestamp(text []byte) (uint64, error) {
 	return uint64(value), err
 }
 
-// AppendTimestamp writes a time as Unit.AppendTimestamp does.
-func (t *TimeType) AppendTimestamp(dst []byte, value int64) []byte {
-	return t.Unit.unit().AppendTimestamp(dst, value, t.UTC)
-}
-
 // AppendTimestamp writes a time as RFC 3339 does; without a zone if it is not adjusted to
 // UTC. Years outside 0 to 9999 get a sign, as in ISO 8601.
 func (u Unit) AppendTimestamp(dst []byte, value int64, utc bool) []byte {
@@ -176,11 +171,6 @@ func AppendInt96(dst, v []byte) []byte {
 // AppendDate writes a number of days since 1970.
 func AppendDate(dst []byte, days int64) []byte {
 	return appendMoment(dst, dateLayout, days*daySeconds, 0)
-}
-
-// AppendTime writes a time of day as Unit.AppendTime does.
-func (t *TimeType) AppendTime(dst []byte, value int64) []byte {
-	return t.Unit.unit().AppendTime(dst, value)
 }
 
 // AppendTime writes a time of day, of which 24:00:00 is the end. One outside the day is written as

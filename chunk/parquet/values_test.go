@@ -15,19 +15,21 @@ func int96(nanos uint64, day uint32) []byte {
 }
 
 func TestTimes(t *testing.T) {
-	in := func(u Unit, utc bool) *TimeType { return &TimeType{utc, u.union()} }
+	of := func(t Type) func(value int64) []byte {
+		return func(value int64) []byte { return t.Writer()(nil, binary.LittleEndian.AppendUint64(nil, uint64(value))) }
+	}
 	for want, got := range map[string][]byte{
-		`"1970-01-01T00:00:00Z"`:          in(Millis, true).AppendTimestamp(nil, 0),
-		`"1969-12-31T23:59:59.999"`:       in(Millis, false).AppendTimestamp(nil, -1),
-		`"2026-01-02T03:04:05.123456Z"`:   in(Micros, true).AppendTimestamp(nil, 1767323045123456),
-		`"24:00:00"`:                      in(Millis, false).AppendTime(nil, 86400000),
-		`"00:00:00.500"`:                  in(Millis, true).AppendTime(nil, 500),
-		`"+10000-01-01T00:00:00Z"`:        in(Millis, true).AppendTimestamp(nil, 253402300800000),
+		`"1970-01-01T00:00:00Z"`:          of(TimestampUTC + "(ms)")(0),
+		`"1969-12-31T23:59:59.999"`:       of(Timestamp + "(ms)")(-1),
+		`"2026-01-02T03:04:05.123456Z"`:   of(TimestampUTC)(1767323045123456),
+		`"24:00:00"`:                      of(Time + "(ms)")(86400000),
+		`"00:00:00.500"`:                  of(TimeUTC + "(ms)")(500),
+		`"+10000-01-01T00:00:00Z"`:        of(TimestampUTC + "(ms)")(253402300800000),
 		`"0000-01-01"`:                    AppendDate(nil, -719528),
 		`"-0001-12-31"`:                   AppendDate(nil, -719529),
 		`"+10000-01-01"`:                  AppendDate(nil, 2932897),
-		`"23:59:59.000000001"`:            in(Nanos, false).AppendTime(nil, 86399000000001),
-		`-1`:                              in(Millis, false).AppendTime(nil, -1),
+		`"23:59:59.000000001"`:            of(Time + "(ns)")(86399000000001),
+		`-1`:                              of(Time + "(ms)")(-1),
 		`"1970-01-01T00:00:00.000000001"`: AppendInt96(nil, int96(1, 2440588)),
 		`"2026-01-02T03:04:05"`:           AppendInt96(nil, int96(11045e9, 2461043)),
 	} {
@@ -39,10 +41,10 @@ func TestTimes(t *testing.T) {
 
 func TestDecimals(t *testing.T) {
 	for want, got := range map[string][]byte{
-		"0.05":                  AppendDecimal64(nil, 5, 2),
-		"-0.05":                 AppendDecimal64(nil, -5, 2),
-		"12.00":                 AppendDecimal64(nil, 1200, 2),
-		"7":                     AppendDecimal64(nil, 7, 0),
+		"0.05":                  appendDecimal64(nil, 5, 2),
+		"-0.05":                 appendDecimal64(nil, -5, 2),
+		"12.00":                 appendDecimal64(nil, 1200, 2),
+		"7":                     appendDecimal64(nil, 7, 0),
 		"-1":                    AppendDecimal(nil, []byte{0xff}, 0),
 		"-0.01":                 AppendDecimal(nil, []byte{0xff, 0xff}, 2),
 		"0.0":                   AppendDecimal(nil, nil, 1),

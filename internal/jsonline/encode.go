@@ -1,6 +1,7 @@
 package jsonline
 
 import (
+	"encoding/base64"
 	"io"
 	"unicode/utf8"
 )
@@ -46,6 +47,22 @@ func WriteString(w io.Writer, line []byte) error {
 	}
 	_, err := w.Write(append(buf, '"'))
 	return err
+}
+
+// AppendBase64 appends data as a JSON string, in base64.
+func AppendBase64(dst, data []byte) []byte {
+	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), data), '"')
+}
+
+// AppendOnLine appends a JSON document without line ends, which are white space outside strings.
+func AppendOnLine(dst, document []byte) []byte {
+	for _, c := range document {
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst
 }
 
 // pieceEnd returns where to cut off the next piece of line, not inside a character.

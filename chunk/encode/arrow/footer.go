@@ -35,9 +35,7 @@ func Tail(s parquet.Schema, batches []parquet.Placed, _ bool) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("record batch %d: %w", i, err)
 		}
-		places.Data = binary.LittleEndian.AppendUint64(places.Data, uint64(p.Offset))
-		places.Data = binary.LittleEndian.AppendUint64(places.Data, uint64(m.head))
-		places.Data = binary.LittleEndian.AppendUint64(places.Data, uint64(m.body))
+		places.Data = arrow.AppendWords(places.Data, p.Offset, m.head, m.body)
 	}
 	footer := arrow.Encode(arrow.Fields{0: arrow.Version5, 1: schema(s), 2: arrow.Structs{Size: arrow.BlockBytes}, 3: places})
 	if len(footer) > math.MaxInt32 {
@@ -103,9 +101,7 @@ func ReadGroups(r io.ReaderAt, size int64) (list []parquet.Placed, err error) {
 			return nil, err
 		}
 		batch, _ := arrow.Root(data[8:]).Table(2)
-		described := binary.LittleEndian.AppendUint64(nil, uint64(batch.Int(0, 8, 0)))
-		described = binary.LittleEndian.AppendUint64(described, uint64(head))
-		list = append(list, parquet.Placed{Offset: at, Meta: append(described, blocks[16:24]...)})
+		list = append(list, parquet.Placed{Offset: at, Meta: append(arrow.AppendWords(nil, batch.Int(0, 8, 0), head), blocks[16:24]...)})
 	}
 	return list, nil
 }

@@ -51,9 +51,7 @@ func (g *Group) Finish() (data [][]byte, meta []byte) {
 		c.finish(b)
 	}
 	head := padded(arrow.Message(arrow.BatchMessage, arrow.Fields{0: g.rows, 1: b.nodes, 2: b.buffers}, b.size), 0)
-	meta = binary.LittleEndian.AppendUint64(nil, uint64(g.rows))
-	meta = binary.LittleEndian.AppendUint64(meta, uint64(len(head)))
-	return append([][]byte{head}, b.data...), binary.LittleEndian.AppendUint64(meta, uint64(b.size))
+	return append([][]byte{head}, b.data...), arrow.AppendWords(nil, g.rows, int64(len(head)), b.size)
 }
 
 // padded returns a message whose table is longer, so that what follows it is aligned. before is how many bytes
@@ -75,14 +73,12 @@ type batch struct {
 
 // node adds the number of values of a column, or of a child of one.
 func (b *batch) node(rows, nulls int) {
-	b.nodes.Data = binary.LittleEndian.AppendUint64(b.nodes.Data, uint64(rows))
-	b.nodes.Data = binary.LittleEndian.AppendUint64(b.nodes.Data, uint64(nulls))
+	b.nodes.Data = arrow.AppendWords(b.nodes.Data, int64(rows), int64(nulls))
 }
 
 // buffer adds a buffer.
 func (b *batch) buffer(data []byte) {
-	b.buffers.Data = binary.LittleEndian.AppendUint64(b.buffers.Data, uint64(b.size))
-	b.buffers.Data = binary.LittleEndian.AppendUint64(b.buffers.Data, uint64(len(data)))
+	b.buffers.Data = arrow.AppendWords(b.buffers.Data, b.size, int64(len(data)))
 	if len(data) == 0 {
 		return
 	}

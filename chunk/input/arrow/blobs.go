@@ -1,39 +1,6 @@
 package arrow
 
-import (
-	"slices"
-
-	"github.com/gpurun/gpurun/chunk/input/format"
-)
-
-// placeBytes decides where the values of columns of bytes go, and leaves out those that go nowhere.
-func (d *decoder) placeBytes(b *format.Bytes) {
-	if b == nil {
-		return
-	}
-	d.blobs = len(b.Beside)
-	for _, c := range d.members {
-		if c.isBytes() {
-			c.blob, c.inline = b.Place(c.name)
-		}
-	}
-	d.members = slices.DeleteFunc(slices.Clone(d.members), func(c *column) bool { return !c.inline && c.blob < 0 })
-}
-
-// isBytes reports whether the values of a column are bytes, or structs of bytes and path, as data sets of
-// the Hugging Face Hub have for images and sounds.
-func (c *column) isBytes() bool {
-	if c.layout != structLayout || len(c.children) != 2 {
-		return c.binary
-	}
-	data, path := c.child("bytes"), c.child("path")
-	return data >= 0 && path >= 0 && c.children[data].binary && c.children[path].text
-}
-
-// child returns the number of the child with a name, -1 if there is none.
-func (c *column) child(name string) int {
-	return slices.IndexFunc(c.children, func(child *column) bool { return child.name == name })
-}
+import "github.com/gpurun/gpurun/chunk/input/format"
 
 // blob takes a value of a column of bytes.
 func (b *batch) blob(v *values, i int64) {
@@ -41,15 +8,15 @@ func (b *batch) blob(v *values, i int64) {
 		return
 	}
 	data := v
-	if v.layout == structLayout {
-		data = v.children[v.column.child("bytes")]
-		b.beside.Set(v.blob, format.StructBlob, nil)
-		if path, ok := v.children[v.column.child("path")].plain(i); ok {
-			b.beside.Set(v.blob, format.PathBlob, path)
+	if v.IsFile() {
+		data = v.children[v.Bytes]
+		b.beside.Set(v.Beside, format.StructBlob, nil)
+		if path, ok := v.children[v.Path].plain(i); ok {
+			b.beside.Set(v.Beside, format.PathBlob, path)
 		}
 	}
 	if bytes, ok := data.plain(i); ok {
-		b.beside.Set(v.blob, format.BytesBlob, bytes)
+		b.beside.Set(v.Beside, format.BytesBlob, bytes)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
-	"github.com/gpurun/gpurun/chunk/parquet"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // File is an open Arrow file, or a stream in a file. Its methods may be called concurrently.
@@ -36,7 +36,7 @@ type block struct {
 
 // OpenFile reads the descriptions of all messages of a file.
 func OpenFile(r io.ReaderAt, size int64, o format.Options) (f *File, err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	f = &File{reader: r, size: size, threads: max(o.Threads, 1), memory: parallel.Limit(size)}
 	head := make([]byte, min(size, arrow.Align))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -135,16 +135,7 @@ func (f *File) Count() int64 { return f.rows }
 // Columns returns the columns that are read, with their types.
 func (f *File) Columns() []format.Column { return f.decoder.columns() }
 
-func (d *decoder) columns() (list []format.Column) {
-	for _, c := range d.members {
-		one := format.Column{Name: c.name, Type: string(c.typ), Lost: c.lost, Bytes: c.isBytes(), Feature: string(d.schema.features[c.name])}
-		if one.Bytes && !c.binary { // bytes and path
-			one.Type, one.Lost = string(parquet.StructOf(c.children[0].name, c.children[1].name)), ""
-		}
-		list = append(list, one)
-	}
-	return list
-}
+func (d *decoder) columns() []format.Column { return tree.Describe(d.members, d.schema.said) }
 
 // Lines returns the rows as JSON lines, in order, except those of record batches that are skipped.
 // Batches are decoded in parallel, ahead of the reader. An error names the batch and, where it is
@@ -161,12 +152,7 @@ func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
 			skipped += b.rows
 		}
 	}
-	rows := parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group)
-	lines := format.Lines{ReadCloser: rows, First: skipped + 1, Skipped: skipped}
-	if f.decoder.blobs > 0 {
-		lines.Blobs = rows.Blobs.Next
-	}
-	return lines
+	return parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: columns, Memory: f.memory}, r.group).After(skipped, f.decoder.blobs)
 }
 
 // reader reads the messages of a file in order.

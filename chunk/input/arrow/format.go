@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // Arrow is the format of Arrow IPC files and streams.
@@ -42,23 +41,5 @@ func isStream(head []byte) bool {
 	return len(head) >= 8 && binary.LittleEndian.Uint32(head) == arrow.Continuation && int32(binary.LittleEndian.Uint32(head[4:])) > 0
 }
 
-// damage is what is wrong with a file. Functions that decode panic with it.
-type damage struct{ error }
-
-func (d damage) Unwrap() error { return d.error }
-
 // fail ends decoding.
-func fail(format string, args ...any) { panic(damage{fmt.Errorf(format, args...)}) }
-
-// recovered turns a panic into an error: whatever a damaged file causes costs only the file.
-func recovered(err *error) {
-	switch r := recover().(type) {
-	case nil:
-	case damage:
-		*err = r.error
-	case error:
-		*err = fmt.Errorf("the file is damaged: %w", r)
-	default:
-		*err = errors.New(fmt.Sprint("the file is damaged: ", r))
-	}
-}
+func fail(format string, args ...any) { tree.Fail(format, args...) }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // message is a message without its body.
@@ -49,7 +50,7 @@ var errTruncated = errors.New("the file is truncated within a message")
 // readMessage reads the next message, without its body; size is how many bytes it has. It returns
 // io.EOF at the end, with or without a message that says so.
 func readMessage(r io.Reader) (m message, size int64, err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	length, head, err := messageLength(r)
 	if err != nil {
 		return m, 0, err

@@ -7,12 +7,13 @@ import (
 	"fmt"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // Rows decodes a record batch of a file that gpurun has written. It calls each for every row, which is
 // valid until each returns, as a row of a table.
 func (f *File) Rows(ctx context.Context, number int, each func(row []byte) error) (err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	batches := 0
 	for _, b := range f.blocks {
 		if b.kind != arrow.BatchMessage {
@@ -70,13 +71,13 @@ func (v *values) raw(dst []byte, i int64, optional bool) []byte {
 	case bitLayout:
 		return append(dst, v.data[i>>3]>>(i&7)&1)
 	case fixedLayout:
-		return v.typ.AppendFromArrow(dst, v.data[i*int64(v.width):][:v.width])
+		return v.Type.AppendFromArrow(dst, v.data[i*int64(v.width):][:v.width])
 	case bytesLayout:
 		from, to := v.span(i)
-		return v.typ.AppendFromArrow(dst, v.data[from:to])
+		return v.Type.AppendFromArrow(dst, v.data[from:to])
 	case listLayout, fixedListLayout:
 	default:
-		fail("gpurun has not written the column %q", v.name)
+		fail("gpurun has not written the column %q", v.Name)
 	}
 	from, to := v.elements(i)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(to-from))

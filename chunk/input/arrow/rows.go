@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
-	"github.com/gpurun/gpurun/chunk/record"
+	"github.com/gpurun/gpurun/chunk/input/tree"
+	"github.com/gpurun/gpurun/chunk/parquet"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -40,10 +42,10 @@ type batch struct {
 func (b *batch) block() (block parallel.Block, done bool, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].name, err)
+			err = fmt.Errorf("row %d: column %q: %w", b.first+b.next+1, b.members[b.current].Name, err)
 		}
 	}()
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	b.beside = parallel.Beside{}
 	lines := parallel.NewLines(min(blockBytes+blockBytes/8, b.size*(b.rows-b.next)))
 	for ; b.next < b.rows && len(lines)+b.beside.Size < blockBytes; b.next++ {
@@ -60,17 +62,16 @@ func (b *batch) line(dst []byte) []byte {
 	written := 0
 	for i, v := range b.members {
 		b.current = i
-		if v.blob >= 0 {
+		if v.Beside >= 0 {
 			b.blob(v, b.next)
 		}
-		if v.inline {
+		if v.Inline {
 			dst = b.member(dst, written, v, b.next)
 			written++
 		}
 	}
 	if b.bad > 0 {
-		dst = append(dst, `,"_error":`...)
-		dst = record.AppendRejection(dst, fmt.Sprintf("column %q is not valid UTF-8", b.members[b.bad-1].name))
+		dst = b.members[b.bad-1].AppendBadText(dst)
 	}
 	return append(dst, '}', '\n')
 }
@@ -88,7 +89,7 @@ func (b *batch) comma(dst []byte, i int) []byte {
 
 // member appends a member of an object.
 func (b *batch) member(dst []byte, i int, v *values, row int64) []byte {
-	dst = append(b.comma(dst, i), v.prefix...)
+	dst = append(b.comma(dst, i), v.Prefix...)
 	return b.value(dst, v, row)
 }
 
@@ -101,14 +102,14 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 	case bitLayout:
 		return strconv.AppendBool(dst, v.data[i>>3]>>(i&7)&1 != 0)
 	case fixedLayout:
-		return v.write(dst, v.data[i*int64(v.width):][:v.width])
+		return v.Write(dst, v.data[i*int64(v.width):][:v.width])
 	case bytesLayout:
 		data, _ := v.plain(i)
 		return b.bytes(dst, v, data)
 	case viewLayout:
 		return b.bytes(dst, v, v.view(i))
 	case indexLayout:
-		piece, at := v.from.find(number(v.data[i*int64(v.width):][:v.width], v.unsigned))
+		piece, at := v.from.find(arrow.Integer(v.data[i*int64(v.width):][:v.width], v.unsigned))
 		return b.value(dst, piece, at)
 	case unionLayout:
 		child, at := v.member(i)
@@ -122,10 +123,10 @@ func (b *batch) value(dst []byte, v *values, i int64) []byte {
 // bytes appends text or bytes.
 func (b *batch) bytes(dst []byte, v *values, data []byte) []byte {
 	var valid bool
-	if v.write == nil {
+	if v.Type == parquet.String {
 		dst, valid = jsonline.AppendText(dst, data)
 	} else {
-		dst, valid = v.write(dst, data), !v.text || utf8.Valid(data)
+		dst, valid = v.Write(dst, data), !v.Text || utf8.Valid(data)
 	}
 	if !valid {
 		b.bad = b.current + 1
@@ -233,6 +234,6 @@ func (v *values) view(i int64) []byte {
 func (v *values) run(i int64) int64 {
 	ends := v.children[0]
 	return int64(sort.Search(int(ends.rows), func(k int) bool {
-		return number(ends.data[k*ends.width:][:ends.width], false) > i
+		return arrow.Integer(ends.data[k*ends.width:][:ends.width], false) > i
 	}))
 }

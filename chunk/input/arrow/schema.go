@@ -1,15 +1,12 @@
 package arrow
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
-	"github.com/gpurun/gpurun/chunk/input/format"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
-	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
 // layout is which buffers and children a column has, besides a bitmap of what is not null.
@@ -32,9 +29,7 @@ const (
 
 // column is a column, or a child of one.
 type column struct {
-	name     string
-	prefix   []byte // `"name":`
-	nullable bool
+	tree.Column
 	place    int // of a column that is read: its number among the members of a line, from 1
 	layout   layout
 	width    int  // bytes of a value, or elements of a list
@@ -46,17 +41,6 @@ type column struct {
 	byNumber map[int8]int // the children of a union
 	// Of a dictionary's numbers: which dictionary.
 	id int64
-	// Of single values: how they are written; nil for text.
-	write  func(dst, v []byte) []byte
-	text   bool // they must be UTF-8
-	binary bool // they are bytes
-	// Of a column of bytes: the number of its values beside the line, -1 for none, and whether lines
-	// have them.
-	blob   int
-	inline bool
-	// The type that a typed output has for them, and what they are if that is not theirs.
-	typ  parquet.Type
-	lost string
 }
 
 // schema is the columns of a file.
@@ -65,8 +49,7 @@ type schema struct {
 	// dictionaries have the values of columns that are numbers.
 	dictionaries map[int64]*column
 	version      int64 // of the metadata
-	json         []string
-	features     map[string]json.RawMessage
+	said         parquet.Metadata
 	fields       int
 	names        int
 }
@@ -81,7 +64,7 @@ const (
 
 // newSchema builds the columns of a schema.
 func newSchema(t arrow.Table, version int64) (s *schema, err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	s = &schema{dictionaries: make(map[int64]*column), version: version}
 	switch {
 	case version < arrow.Version4 || version > arrow.Version5:
@@ -89,7 +72,9 @@ func newSchema(t arrow.Table, version int64) (s *schema, err error) {
 	case t.Int(0, 2, 0) != 0:
 		return nil, fmt.Errorf("its numbers are big-endian, which is not supported")
 	}
-	s.readMetadata(t)
+	for _, pair := range t.Tables(2) {
+		s.said.Read(pair.Text(0), pair.Text(1))
+	}
 	fields := t.Tables(1)
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("the file has no columns")
@@ -97,10 +82,10 @@ func newSchema(t arrow.Table, version int64) (s *schema, err error) {
 	names := make(map[string]bool)
 	for _, field := range fields {
 		c := s.column(field, 0)
-		if names[c.name] {
-			return nil, fmt.Errorf("two columns have the name %q", c.name)
+		if names[c.Name] {
+			return nil, fmt.Errorf("two columns have the name %q", c.Name)
 		}
-		names[c.name] = true
+		names[c.Name] = true
 		s.columns = append(s.columns, c)
 	}
 	return s, nil
@@ -108,15 +93,15 @@ func newSchema(t arrow.Table, version int64) (s *schema, err error) {
 
 // column builds the column of a field, at a depth.
 func (s *schema) column(field arrow.Table, depth int) *column {
-	c := &column{name: field.Text(0), nullable: field.Bool(1), blob: -1, inline: true}
-	s.names += len(c.name)
+	c := &column{Column: tree.New(field.Text(0))}
+	c.Optional = field.Bool(1)
+	s.names += len(c.Name)
 	switch s.fields++; {
 	case s.fields > maxFields || s.names > maxNames:
 		fail("the file has more than %d columns, or %d MiB of names", maxFields, maxNames>>20)
 	case depth > maxDepth:
 		fail("columns are nested more than %d levels deep", maxDepth)
 	}
-	c.prefix = append(jsonline.AppendString(nil, c.name), ':')
 	for _, child := range field.Tables(5) {
 		c.children = append(c.children, s.column(child, depth+1))
 	}
@@ -126,14 +111,15 @@ func (s *schema) column(field arrow.Table, depth int) *column {
 	if !ok {
 		return c
 	}
-	index := &column{name: c.name, prefix: c.prefix, nullable: true, layout: indexLayout, width: 4, id: encoding.Int(0, 8, 0), typ: c.typ, lost: c.lost, blob: -1, inline: true}
+	index := &column{Column: tree.New(c.Name), layout: indexLayout, width: 4, id: encoding.Int(0, 8, 0)}
+	index.Optional, index.Type, index.Lost = true, c.Type, c.Lost
 	if integer, ok := encoding.Table(1); ok {
 		index.width, index.unsigned = int(integer.Int(0, 4, 0))/8, !integer.Bool(1)
 	}
 	switch index.width {
 	case 1, 2, 4, 8:
 	default:
-		fail("column %q has a dictionary with indexes of %d bytes", c.name, index.width)
+		fail("column %q has a dictionary with indexes of %d bytes", c.Name, index.width)
 	}
 	if s.dictionaries[index.id] == nil {
 		s.dictionaries[index.id] = c
@@ -143,7 +129,7 @@ func (s *schema) column(field arrow.Table, depth int) *column {
 
 // extension returns what a column is beyond its type; only what changes how it is written.
 func (s *schema) extension(field arrow.Table, depth int) string {
-	if depth == 0 && slices.Contains(s.json, field.Text(0)) {
+	if depth == 0 && slices.Contains(s.said.JSON, field.Text(0)) {
 		return "arrow.json"
 	}
 	for _, pair := range field.Tables(6) {
@@ -152,37 +138,4 @@ func (s *schema) extension(field arrow.Table, depth int) string {
 		}
 	}
 	return ""
-}
-
-// choose returns the columns to read.
-func (s *schema) choose(o format.Options) ([]*column, error) {
-	chosen := s.columns
-	if len(o.Columns) > 0 {
-		chosen = nil
-	}
-	for _, name := range o.Columns {
-		at := slices.IndexFunc(s.columns, func(c *column) bool { return c.name == name })
-		if at < 0 {
-			return nil, &format.ColumnError{Err: s.noColumn(name)}
-		}
-		if slices.Contains(chosen, s.columns[at]) {
-			return nil, &format.ColumnError{Err: fmt.Errorf("column %q is asked for twice", name)}
-		}
-		chosen = append(chosen, s.columns[at])
-	}
-	if o.Members == nil {
-		return chosen, nil
-	}
-	return slices.DeleteFunc(slices.Clone(chosen), func(c *column) bool { return !slices.Contains(o.Members, c.name) }), nil
-}
-
-func (s *schema) noColumn(name string) error {
-	var names []string
-	for _, c := range s.columns {
-		names = append(names, c.name)
-	}
-	if plain, _, typed := strings.Cut(name, ":"); typed && slices.Contains(names, plain) {
-		return fmt.Errorf("column %q has its type in the file; ask for it without one", plain)
-	}
-	return format.NoColumn(name, names)
 }

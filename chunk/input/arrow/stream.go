@@ -10,6 +10,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
 // columns take the memory of a record batch.
@@ -36,12 +37,11 @@ func newDecoder(m message, o format.Options) (*decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := s.choose(o)
+	members, err := tree.Choose(s.columns, o)
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{schema: s, members: members, dictionaries: make(map[int64]dictionary), wanted: make(map[int64]bool), taken: make(map[int64]int64)}
-	d.placeBytes(o.Bytes)
+	d := &decoder{schema: s, members: members, dictionaries: make(map[int64]dictionary), wanted: make(map[int64]bool), taken: make(map[int64]int64), blobs: o.Bytes.Values()}
 	for i, c := range d.members {
 		c.place = i + 1
 	}
@@ -62,7 +62,7 @@ func (d *decoder) want(columns []*column) {
 
 // addDictionary decodes a dictionary.
 func (d *decoder) addDictionary(m message, b body, limit int64) (err error) {
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	id, added := m.dictionary()
 	c := d.schema.dictionaries[id]
 	if c == nil {
@@ -119,14 +119,14 @@ func (d *decoder) batch(m message, b body) *opened {
 // load loads the columns.
 func (o *opened) load(reserve func(int64) error) (b *batch, err error) {
 	defer o.name(&err)
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	b = &batch{rows: o.message.rows, first: o.rows, members: make([]*values, len(o.members)), blobs: o.blobs}
 	l := newLoader(o.message.header, o.body, o.message.version, reserve)
 	l.dictionaries = o.dictionaries
 	for _, c := range o.schema.columns {
 		v := l.load(c, c.place > 0)
 		if v.rows != b.rows {
-			fail("column %q has %d values for %d rows", c.name, v.rows, b.rows)
+			fail("column %q has %d values for %d rows", c.Name, v.rows, b.rows)
 		}
 		if c.place > 0 {
 			b.members[c.place-1] = v
@@ -134,7 +134,7 @@ func (o *opened) load(reserve func(int64) error) (b *batch, err error) {
 	}
 	b.size = 16
 	for _, v := range b.members {
-		b.size += int64(len(v.prefix)) + 16
+		b.size += int64(len(v.Prefix)) + 16
 	}
 	b.size += l.taken * 9 / 8 / max(b.rows, 1)
 	return b, nil

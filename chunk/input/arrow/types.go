@@ -2,59 +2,48 @@ package arrow
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
-	"github.com/gpurun/gpurun/internal/jsonline"
 )
-
-// readMetadata reads which columns have JSON text, in a file that gpurun has written, and what the file says
-// about columns.
-func (s *schema) readMetadata(t arrow.Table) {
-	for _, pair := range t.Tables(2) {
-		switch pair.Text(0) {
-		case parquet.JSONColumns:
-			_ = json.Unmarshal(pair.Structs(1, 1), &s.json) // if it is damaged, the columns are text
-		case parquet.Features:
-			s.features = parquet.ReadFeatures(pair.Text(1))
-		}
-	}
-}
 
 // describe sets what follows from the type of a column, whose children are known.
 func (c *column) describe(kind int, t arrow.Table, extension string) {
 	switch kind {
 	case arrow.Null:
-		c.layout, c.typ, c.lost = nullLayout, parquet.JSON, "null"
+		c.layout, c.Type, c.Lost = nullLayout, parquet.JSON, "null"
 	case arrow.Bool:
-		c.layout, c.typ = bitLayout, parquet.Bool
+		c.layout, c.Type = bitLayout, parquet.Bool
 	case arrow.Int, arrow.Float, arrow.Decimal, arrow.Date, arrow.Time, arrow.Timestamp, arrow.Interval, arrow.Duration:
 		c.layout = fixedLayout
 		c.number(kind, t)
 	case arrow.FixedSizeBinary:
-		c.layout, c.width, c.write = fixedLayout, int(t.Int(0, 4, 0)), parquet.AppendBase64
-		c.typ, c.binary = parquet.Type(fmt.Sprintf("binary(%d)", c.width)), true
+		c.layout, c.width = fixedLayout, int(t.Int(0, 4, 0))
+		c.Type, c.Binary = parquet.Type(fmt.Sprintf("binary(%d)", c.width)), true
 		if extension == "arrow.uuid" && c.width == 16 {
-			c.write, c.typ, c.binary = parquet.AppendUUID, parquet.UUID, false
+			c.Type, c.Binary = parquet.UUID, false
 		}
 	case arrow.Binary, arrow.LargeBinary, arrow.BinaryView:
 		c.bytes(kind)
-		c.write, c.typ, c.binary = parquet.AppendBase64, parquet.Bytes, true
+		c.Type, c.Binary = parquet.Bytes, true
 	case arrow.Text, arrow.LargeText, arrow.TextView:
 		c.bytes(kind)
-		c.typ, c.text = parquet.String, true
+		c.Type, c.Text = parquet.String, true
 		if extension == "arrow.json" {
-			c.write, c.typ = parquet.AppendJSON, parquet.JSON
+			c.Type = parquet.JSON
 		}
 	default:
 		c.nested(kind, t)
 	}
 	if c.layout == fixedLayout && (c.width <= 0 || c.width > maxWidth) {
-		fail("column %q has values of %d bytes", c.name, c.width)
+		fail("column %q has values of %d bytes", c.Name, c.width)
+	}
+	if c.Write == nil {
+		c.Write = c.Type.Writer()
 	}
 }
 
@@ -77,40 +66,30 @@ func (c *column) nested(kind int, t arrow.Table) {
 	case arrow.FixedSizeList:
 		c.layout, c.width = fixedListLayout, int(t.Int(0, 4, 0))
 	case arrow.Map:
-		c.layout, c.isMap, c.typ, c.lost = listLayout, true, parquet.JSON, "map"
+		c.layout, c.isMap, c.Type, c.Lost = listLayout, true, parquet.JSON, "map"
 	case arrow.Struct:
-		c.layout, c.typ, c.lost, want = structLayout, parquet.JSON, "struct", len(c.children)
+		c.layout, want = structLayout, len(c.children)
 	case arrow.Union:
-		c.layout, c.typ, c.lost, want = unionLayout, parquet.JSON, "union", len(c.children)
+		c.layout, c.Type, c.Lost, want = unionLayout, parquet.JSON, "union", len(c.children)
 		c.union(t)
 	case arrow.RunEndEncoded:
 		c.layout, want = runsLayout, 2
 	default:
-		fail("column %q has the unknown type %d", c.name, kind)
+		fail("column %q has the unknown type %d", c.Name, kind)
 	}
 	if len(c.children) != want || c.width < 0 {
-		fail("column %q has %d children", c.name, len(c.children))
+		fail("column %q has %d children", c.Name, len(c.children))
 	}
 	switch {
 	case c.isMap:
 		c.pairs()
 	case c.layout == runsLayout:
 		c.runs()
-	case want == 1 && c.typ == "":
-		c.typ, c.lost = c.children[0].listed()
+	case c.layout == structLayout:
+		tree.SetMembers(&c.Column, c.children)
+	case want == 1 && c.Type == "":
+		c.SetElement(&c.children[0].Column)
 	}
-}
-
-// listed returns the type of lists of the column's values, as for Parquet: elements of a typed list
-// are never null, except for floats.
-func (c *column) listed() (parquet.Type, string) {
-	switch {
-	case c.lost != "":
-		return "", "list of " + c.lost
-	case c.typ == "" || c.nullable && c.typ != parquet.Float32 && c.typ != parquet.Float64:
-		return "", ""
-	}
-	return c.typ.List(), ""
 }
 
 // pairs checks the child of a map. JSON has no keys that are lists or structs: then a map is a list of
@@ -118,12 +97,12 @@ func (c *column) listed() (parquet.Type, string) {
 func (c *column) pairs() {
 	pair := c.children[0]
 	if pair.layout != structLayout || len(pair.children) != 2 {
-		fail("column %q is a map without keys and values", c.name)
+		fail("column %q is a map without keys and values", c.Name)
 	}
 	if key := pair.children[0]; key.layout != indexLayout && len(key.children) > 0 {
 		c.isMap = false
 		for i, name := range []string{"key", "value"} {
-			pair.children[i].prefix = append(jsonline.AppendString(nil, name), ':')
+			pair.children[i].Column.Prefix = tree.New(name).Prefix
 		}
 	}
 }
@@ -131,10 +110,10 @@ func (c *column) pairs() {
 // runs checks the children of a column of runs, and takes over the type of its values.
 func (c *column) runs() {
 	ends, values := c.children[0], c.children[1]
-	if ends.layout != fixedLayout || !slices.Contains([]parquet.Type{parquet.Int16, parquet.Int32, parquet.Int64}, ends.typ) {
-		fail("column %q has runs that end at %s", c.name, ends.typ)
+	if ends.layout != fixedLayout || !slices.Contains([]parquet.Type{parquet.Int16, parquet.Int32, parquet.Int64}, ends.Type) {
+		fail("column %q has runs that end at %s", c.Name, ends.Type)
 	}
-	c.typ, c.lost = values.typ, values.lost
+	c.Type, c.Lost = values.Type, values.Lost
 }
 
 // union sets the numbers of the types of a union.
@@ -161,10 +140,10 @@ func (c *column) number(kind int, t arrow.Table) {
 	case arrow.Decimal:
 		c.decimal(int(t.Int(0, 4, 0)), int(t.Int(1, 4, 0)), int(t.Int(2, 4, 128))/8)
 	case arrow.Date:
-		c.width, c.typ, c.write = 4, parquet.Date, integers(4, false, parquet.AppendDate)
+		c.width, c.Type = 4, parquet.Date
 		if unit != 0 {
 			const day = 86400e3
-			c.width, c.write = 8, integers(8, false, func(dst []byte, ms int64) []byte {
+			c.width, c.Write = 8, integers(func(dst []byte, ms int64) []byte {
 				days := ms / day
 				if ms%day < 0 {
 					days--
@@ -175,26 +154,26 @@ func (c *column) number(kind int, t arrow.Table) {
 	case arrow.Interval:
 		c.interval(int(t.Int(0, 2, 0)))
 	case arrow.Duration:
-		c.width, c.typ, c.write = 8, parquet.Int64, integers(8, false, jsonline.AppendInt)
+		c.width, c.Type = 8, parquet.Int64
 	case arrow.Time:
-		c.width = int(t.Int(1, 4, 32)) / 8
-		c.write, c.typ = integers(c.width, false, c.known(unit).AppendTime), parquet.Time+inUnit(unit)
+		c.width, c.Type = int(t.Int(1, 4, 32))/8, parquet.Time+inUnit(unit)
+		c.Write = integers(c.known(unit).AppendTime)
 	case arrow.Timestamp:
 		unit = parquet.Unit(t.Int(0, 2, 0))
 		utc := t.Text(1) != ""
-		c.width, c.typ = 8, parquet.Timestamp+inUnit(unit)
+		c.width, c.Type = 8, parquet.Timestamp+inUnit(unit)
 		if utc {
-			c.typ = parquet.TimestampUTC + inUnit(unit)
+			c.Type = parquet.TimestampUTC + inUnit(unit)
 		}
 		c.known(unit)
-		c.write = integers(8, false, func(dst []byte, n int64) []byte { return unit.AppendTimestamp(dst, n, utc) })
+		c.Write = integers(func(dst []byte, n int64) []byte { return unit.AppendTimestamp(dst, n, utc) })
 	}
 }
 
 // known refuses an unknown unit.
 func (c *column) known(u parquet.Unit) parquet.Unit {
 	if u < parquet.Seconds || u > parquet.Nanos {
-		fail("column %q has times in the unknown unit %d", c.name, u)
+		fail("column %q has times in the unknown unit %d", c.Name, u)
 	}
 	return u
 }
@@ -211,43 +190,42 @@ func inUnit(u parquet.Unit) parquet.Type {
 }
 
 func (c *column) integer(bits int, signed bool) {
-	c.width, c.typ = bits/8, parquet.Type("int"+strconv.Itoa(bits))
+	c.width, c.Type = bits/8, parquet.Type("int"+strconv.Itoa(bits))
 	switch bits {
 	case 8, 16, 32, 64:
 	default:
-		fail("column %q has integers of %d bits", c.name, bits)
+		fail("column %q has integers of %d bits", c.Name, bits)
 	}
-	if c.write = integers(c.width, !signed, jsonline.AppendInt); !signed {
-		c.typ = "u" + c.typ
-		c.write = integers(c.width, true, func(dst []byte, n int64) []byte { return strconv.AppendUint(dst, uint64(n), 10) })
+	if !signed {
+		c.Type = "u" + c.Type
 	}
 }
 
 func (c *column) float(precision int) {
 	switch precision {
 	case 0:
-		c.width, c.typ, c.lost, c.write = 2, parquet.Float32, "float16", parquet.AppendFloat16
+		c.width, c.Type, c.Lost, c.Write = 2, parquet.Float32, "float16", parquet.AppendFloat16
 	case 1:
-		c.width, c.typ, c.write = 4, parquet.Float32, parquet.AppendFloat32
+		c.width, c.Type = 4, parquet.Float32
 	case 2:
-		c.width, c.typ, c.write = 8, parquet.Float64, parquet.AppendFloat64
+		c.width, c.Type = 8, parquet.Float64
 	default:
-		fail("column %q has floats of the unknown precision %d", c.name, precision)
+		fail("column %q has floats of the unknown precision %d", c.Name, precision)
 	}
 }
 
 // interval describes months, days, and parts of days.
 func (c *column) interval(unit int) {
-	c.typ, c.lost = parquet.JSON, "interval"
+	c.Type, c.Lost = parquet.JSON, "interval"
 	parts := map[int][]string{0: {"months"}, 1: {"days", "milliseconds"}, 2: {"months", "days", "nanoseconds"}}[unit]
 	if parts == nil {
-		fail("column %q has intervals of the unknown unit %d", c.name, unit)
+		fail("column %q has intervals of the unknown unit %d", c.Name, unit)
 	}
 	c.width = 4 * len(parts)
 	if unit == 2 {
 		c.width = 16
 	}
-	c.write = func(dst, v []byte) []byte {
+	c.Write = func(dst, v []byte) []byte {
 		dst = append(dst, '{')
 		for i, name := range parts {
 			if i > 0 {
@@ -258,7 +236,7 @@ func (c *column) interval(unit int) {
 				size = 8
 			}
 			dst = append(append(append(dst, '"'), name...), `":`...)
-			dst, v = strconv.AppendInt(dst, number(v[:size], false), 10), v[size:]
+			dst, v = strconv.AppendInt(dst, arrow.Integer(v[:size], false), 10), v[size:]
 		}
 		return append(dst, '}')
 	}
@@ -270,17 +248,14 @@ const maxScale = 1 << 12
 func (c *column) decimal(digits, scale, width int) {
 	switch {
 	case width != 4 && width != 8 && width != 16 && width != 32:
-		fail("column %q has decimals of %d bytes", c.name, width)
+		fail("column %q has decimals of %d bytes", c.Name, width)
 	case scale < -maxScale || scale > maxScale:
-		fail("column %q is a decimal with %d digits after the point", c.name, scale)
+		fail("column %q is a decimal with %d digits after the point", c.Name, scale)
 	}
-	c.width = width
-	if digits >= 1 && scale >= 0 && scale <= digits {
-		c.typ = parquet.Type(fmt.Sprintf("decimal(%d,%d)", digits, scale))
-	}
-	c.write = func(dst, v []byte) []byte {
+	c.width, c.Type = width, parquet.Decimal(digits, scale)
+	c.Write = func(dst, v []byte) []byte {
 		start := len(dst)
-		dst = appendDecimal(dst, v, max(scale, 0))
+		dst = parquet.AppendLittleDecimal(dst, v, max(scale, 0))
 		for i := scale; i < 0 && string(dst[start:]) != "0"; i++ {
 			dst = append(dst, '0')
 		}
@@ -288,44 +263,7 @@ func (c *column) decimal(digits, scale, width int) {
 	}
 }
 
-// appendDecimal writes a little-endian number. Most of those with 16 bytes fit into 8.
-func appendDecimal(dst, v []byte, scale int) []byte {
-	if len(v) <= 8 {
-		return parquet.AppendDecimal64(dst, number(v, false), scale)
-	}
-	if low := number(v[:8], false); len(v) == 16 && low>>63 == number(v[8:], false) {
-		return parquet.AppendDecimal64(dst, low, scale)
-	}
-	var big [32]byte
-	for i, b := range v {
-		big[len(v)-1-i] = b
-	}
-	return parquet.AppendDecimal(dst, big[:len(v)], scale)
-}
-
-// integers returns how integers of a size are written.
-func integers(size int, unsigned bool, write func([]byte, int64) []byte) func(dst, v []byte) []byte {
-	return func(dst, v []byte) []byte { return write(dst, number(v[:size], unsigned)) }
-}
-
-// number returns a little-endian integer of up to 8 bytes.
-func number(v []byte, unsigned bool) int64 {
-	var n uint64
-	switch len(v) {
-	case 8:
-		return int64(binary.LittleEndian.Uint64(v))
-	case 4:
-		n = uint64(binary.LittleEndian.Uint32(v))
-	case 2:
-		n = uint64(binary.LittleEndian.Uint16(v))
-	case 1:
-		n = uint64(v[0])
-	default:
-		fail("integers of %d bytes", len(v))
-	}
-	if unsigned {
-		return int64(n)
-	}
-	shift := 64 - 8*len(v)
-	return int64(n<<shift) >> shift
+// integers returns how integers are written.
+func integers(write func([]byte, int64) []byte) func(dst, v []byte) []byte {
+	return func(dst, v []byte) []byte { return write(dst, arrow.Integer(v, false)) }
 }

@@ -3,7 +3,6 @@ package arrow
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"sort"
 
@@ -84,7 +83,7 @@ func (b body) read(at, length int64) []byte {
 	}
 	data := b.scratch.take(length, b.length)
 	if _, err := b.reader.ReadAt(data, b.at+at); err != nil && !errors.Is(err, io.EOF) {
-		panic(damage{err})
+		fail("%w", err)
 	} else if err != nil {
 		fail("the file ends within a record batch")
 	}
@@ -141,7 +140,7 @@ func (l *loader) load(c *column, read bool) *values {
 	v := &values{column: c, rows: next(&l.nodes)}
 	nulls := next(&l.nodes)
 	if v.rows < 0 || v.rows > maxRows {
-		fail("column %q has %d values", c.name, v.rows)
+		fail("column %q has %d values", c.Name, v.rows)
 	}
 	if c.layout != nullLayout && c.layout != runsLayout && (c.layout != unionLayout || l.version < arrow.Version5) {
 		if bitmap := l.buffer(c, read, 0); nulls != 0 && len(bitmap) > 0 && c.layout != unionLayout {
@@ -179,7 +178,7 @@ func (l *loader) load(c *column, read bool) *values {
 	if c.layout == indexLayout && read {
 		var known bool
 		if v.from, known = l.dictionaries[c.id]; !known && v.rows > nulls {
-			fail("column %q has no dictionary", c.name)
+			fail("column %q has no dictionary", c.Name)
 		}
 	} else if c.layout != indexLayout {
 		for _, child := range c.children {
@@ -192,7 +191,7 @@ func (l *loader) load(c *column, read bool) *values {
 // least checks the size of a buffer.
 func (l *loader) least(c *column, data []byte, size int64) []byte {
 	if int64(len(data)) < size {
-		fail("column %q has a buffer of %d bytes, not %d", c.name, len(data), size)
+		fail("column %q has a buffer of %d bytes, not %d", c.Name, len(data), size)
 	}
 	return data
 }
@@ -204,7 +203,7 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 	case !read:
 		return nil
 	case at < 0 || length < 0 || at > l.body.length || length > l.body.length-at:
-		fail("column %q has a buffer outside its record batch", c.name)
+		fail("column %q has a buffer outside its record batch", c.Name)
 	case length == 0:
 		return l.least(c, nil, size)
 	}
@@ -214,14 +213,14 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 		return l.least(c, data, size)
 	}
 	if len(data) < 8 {
-		fail("column %q has a compressed buffer of %d bytes", c.name, len(data))
+		fail("column %q has a compressed buffer of %d bytes", c.Name, len(data))
 	}
 	unpacked := next(&data)
 	if unpacked == -1 {
 		return l.least(c, data, size)
 	}
 	if unpacked < 0 || unpacked > l.most(data) {
-		fail("column %q: %w", c.name, codec.ErrSize)
+		fail("column %q: %w", c.Name, codec.ErrSize)
 	}
 	l.take(unpacked)
 	result, err := l.codec(make([]byte, unpacked), data)
@@ -229,7 +228,7 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 		err = codec.ErrSize
 	}
 	if err != nil {
-		panic(damage{fmt.Errorf("column %q: %w", c.name, err)})
+		fail("column %q: %w", c.Name, err)
 	}
 	l.take(-length)
 	return l.least(c, result, size)
@@ -238,7 +237,7 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 // take asks for memory.
 func (l *loader) take(n int64) {
 	if err := l.reserve(n); err != nil {
-		panic(damage{err})
+		fail("%w", err)
 	}
 	l.taken += n
 }

@@ -46,8 +46,9 @@ var writers = map[string]writer{
 		return append(dst, text...), text == "true" || text == "false"
 	}),
 	"json": orNull(func(dst, value []byte) ([]byte, bool) {
-		value = bytes.ReplaceAll(bytes.ReplaceAll(value, []byte("\n"), []byte(" ")), []byte("\r"), []byte(" "))
-		return append(dst, value...), jsonline.Valid(value)
+		at := len(dst)
+		dst = jsonline.AppendOnLine(dst, value)
+		return dst, jsonline.Valid(dst[at:])
 	}),
 }
 

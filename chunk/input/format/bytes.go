@@ -1,7 +1,6 @@
 package format
 
 import (
-	"encoding/base64"
 	"slices"
 	"sync"
 )
@@ -16,6 +15,14 @@ type Bytes struct {
 	Inline []string
 }
 
+// Values returns how many values travel beside each line.
+func (b *Bytes) Values() int {
+	if b == nil {
+		return 0
+	}
+	return len(b.Beside)
+}
+
 // Place returns where the values of a column go: the number among those beside the lines, -1 for
 // none, and whether lines have them.
 func (b *Bytes) Place(name string) (beside int, inline bool) {
@@ -23,11 +30,6 @@ func (b *Bytes) Place(name string) (beside int, inline bool) {
 		return -1, true
 	}
 	return slices.Index(b.Beside, name), slices.Contains(b.Inline, name)
-}
-
-// AppendBase64 appends bytes as JSON.
-func AppendBase64(dst, data []byte) []byte {
-	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), data), '"')
 }
 
 // Blob is a value that travels beside the line of its record: bytes, or a struct of bytes and the path

@@ -44,8 +44,7 @@ func NewLines(size int64) []byte {
 
 // Reader reads the rows of a file as JSON lines, in order.
 type Reader struct {
-	// Blobs has what travels beside the lines that were read.
-	Blobs format.BlobQueue
+	blobs format.BlobQueue // beside the lines that were read
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -159,7 +158,7 @@ func (l *Reader) next() ([]byte, error) {
 		}
 		b, ok := <-l.current
 		if ok {
-			l.Blobs.Add(b.Blobs...)
+			l.blobs.Add(b.Blobs...)
 			l.lines = b.Lines
 			return b.Lines, b.err
 		}
@@ -168,6 +167,15 @@ func (l *Reader) next() ([]byte, error) {
 		}
 		l.current = nil
 	}
+}
+
+// After returns the lines behind those that were skipped, with the values beside them, if there are any.
+func (l *Reader) After(skipped int64, values int) format.Lines {
+	lines := format.Lines{ReadCloser: l, First: skipped + 1, Skipped: skipped}
+	if values > 0 {
+		lines.Blobs = l.blobs.Next
+	}
+	return lines
 }
 
 // Close stops decoding and waits until that has happened.

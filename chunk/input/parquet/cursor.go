@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gpurun/gpurun/chunk/input/parallel"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -96,10 +97,10 @@ func (c *cursor) next() {
 		return
 	}
 	if c.defs == nil || int(c.defs[c.level]) == c.leaf.maxDef {
-		c.index++
-		if err := c.values.reach(c.index); err != nil {
-			c.fail(err)
-			return
+		if c.index++; !c.values.reached(c.index) {
+			if c.try(func() { c.values.decodeBlock(c.index) }); c.ended {
+				return
+			}
 		}
 	}
 	if c.level++; c.level >= c.count {
@@ -112,67 +113,67 @@ func (c *cursor) fail(err error) {
 	c.ended, c.err = true, fmt.Errorf("page at offset %d: %w", c.page, err)
 }
 
+// try ends the column if something cannot be decoded.
+func (c *cursor) try(decode func()) {
+	var err error
+	defer func() {
+		if err != nil {
+			c.fail(err)
+		}
+	}()
+	defer tree.Recovered(&err)
+	decode()
+}
+
 // load decodes the next block of levels, of the next page that has values if need be.
-func (c *cursor) load() {
+func (c *cursor) load() { c.try(c.loadBlock) }
+
+func (c *cursor) loadBlock() {
 	for c.more == 0 {
 		if c.left == 0 {
 			c.ended = true
 			return
 		}
 		c.page = c.at
-		if err := c.readPage(); err != nil {
-			c.fail(err)
-			return
-		}
+		c.readPage()
 		c.index = 0
 	}
 	c.count, c.level = min(c.more, blockValues), 0
 	c.more -= c.count
-	var err error
 	if c.leaf.maxRep > 0 {
-		c.reps, err = levels(c.reps, &c.repRuns, c.count, c.leaf.maxRep)
+		c.reps = levels(c.reps, &c.repRuns, c.count, c.leaf.maxRep)
 	}
-	if c.leaf.maxDef > 0 && err == nil {
-		c.defs, err = levels(c.defs, &c.defRuns, c.count, c.leaf.maxDef)
-	}
-	if err != nil {
-		c.fail(err)
+	if c.leaf.maxDef > 0 {
+		c.defs = levels(c.defs, &c.defRuns, c.count, c.leaf.maxDef)
 	}
 }
 
 // readPage reads and decodes the next page.
-func (c *cursor) readPage() error {
+func (c *cursor) readPage() {
 	if c.at >= c.end {
-		return fmt.Errorf("%d of %d values are missing", c.left, c.chunk.Values)
+		tree.Fail("%d of %d values are missing", c.left, c.chunk.Values)
 	}
-	h, length, err := readPageHeader(c.reader, c.at, c.end, &c.buffers.header)
-	if err != nil {
-		return err
-	}
-	if err := h.check(c.chunk, c.left, c.end-c.at-length); err != nil {
-		return err
-	}
-	if err := c.reserve(h); err != nil {
-		return err
-	}
-	packed := sized(c.buffers.packed, int(h.packed))
+	h, length := readPageHeader(c.reader, c.at, c.end, &c.buffers.header)
+	h.check(c.chunk, c.left, c.end-c.at-length)
+	c.reserve(h)
+	packed := sized(c.buffers.packed, int(h.Packed))
 	c.buffers.packed = packed
 	if _, err := c.reader.ReadAt(packed, c.at+length); err != nil && !errors.Is(err, io.EOF) {
-		return err
+		tree.Fail("%w", err)
 	}
-	c.at += length + h.packed
-	if h.summed && crc32.ChecksumIEEE(packed) != h.sum {
-		return errors.New("its checksum is wrong")
+	c.at += length + int64(h.Packed)
+	if h.Sum != nil && crc32.ChecksumIEEE(packed) != uint32(*h.Sum) {
+		tree.Fail("its checksum is wrong")
 	}
-	switch h.kind {
+	switch h.Kind { // or it is an index page
 	case parquet.DictionaryPage:
-		return c.decodeDictionary(h, packed)
+		data := c.decompress(&c.buffers.dictionary, packed, h.Unpacked)
+		c.dictionary = c.leaf.decode(parquet.EncodingPlain, int(h.values), data, nil, c.reserveMore)
 	case parquet.DataPage:
-		return c.decodePage(h, packed)
+		c.decodePage(h, packed)
 	case parquet.DataPageV2:
-		return c.decodePageV2(h, packed)
+		c.decodePageV2(h, packed)
 	}
-	return nil // an index page
 }
 
 // cursorBytes is what a cursor takes besides its pages: mostly blocks of levels and indexes.
@@ -180,123 +181,97 @@ const cursorBytes = 8 << 10
 
 // reserve reserves the memory for a page and its values, and releases what the page before it
 // needed.
-func (c *cursor) reserve(h pageHeader) error {
+func (c *cursor) reserve(h pageHeader) {
 	b := c.buffers
-	need := cursorBytes + int64(cap(b.header)) + c.dictionaryBytes + max(int64(cap(b.packed)), h.packed)
+	need := cursorBytes + int64(cap(b.header)) + c.dictionaryBytes + int64(max(cap(b.packed), int(h.Packed)))
 	decoded := c.leaf.bytesFor(h.encoding, int(h.values))
-	if h.kind == parquet.DictionaryPage {
-		c.dictionaryBytes = max(int64(cap(b.dictionary)), h.unpacked) + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
+	if h.Kind == parquet.DictionaryPage {
+		c.dictionaryBytes = int64(max(cap(b.dictionary), int(h.Unpacked))) + c.leaf.bytesFor(parquet.EncodingPlain, int(h.values))
 		need, decoded = need+c.dictionaryBytes, 0
 	} else {
-		need += max(int64(cap(b.unpacked)), h.unpacked)
+		need += int64(max(cap(b.unpacked), int(h.Unpacked)))
 	}
-	return c.reserveMore(need + decoded - c.reserved)
+	c.reserveMore(need + decoded - c.reserved)
 }
 
-func (c *cursor) reserveMore(n int64) error {
-	err := c.memory.Add(n)
-	if err == nil {
-		c.reserved += n
+func (c *cursor) reserveMore(n int64) {
+	if err := c.memory.Add(n); err != nil {
+		tree.Fail("%w", err)
 	}
-	return err
-}
-
-func (c *cursor) decodeDictionary(h pageHeader, packed []byte) error {
-	data, err := c.decompress(&c.buffers.dictionary, packed, h.unpacked)
-	if err != nil {
-		return err
-	}
-	c.dictionary, err = c.leaf.decode(parquet.EncodingPlain, int(h.values), data, nil, c.reserveMore)
-	return err
+	c.reserved += n
 }
 
 // decodePage decodes a page of version 1: levels and values are compressed together.
-func (c *cursor) decodePage(h pageHeader, packed []byte) (err error) {
-	data, err := c.decompress(&c.buffers.unpacked, packed, h.unpacked)
-	if err != nil {
-		return err
-	}
+func (c *cursor) decodePage(h pageHeader, packed []byte) {
+	data := c.decompress(&c.buffers.unpacked, packed, h.Unpacked)
 	for _, level := range []struct {
 		most     int
 		encoding int32
 		runs     *runs
-	}{{c.leaf.maxRep, h.repEncoding, &c.repRuns}, {c.leaf.maxDef, h.defEncoding, &c.defRuns}} {
+	}{{c.leaf.maxRep, h.Data.RepetitionEncoding, &c.repRuns}, {c.leaf.maxDef, h.Data.DefinitionEncoding, &c.defRuns}} {
 		switch {
 		case level.most == 0:
 		case level.encoding != parquet.EncodingRLE:
-			return fmt.Errorf("encoding %d of levels is not supported", level.encoding)
+			tree.Fail("encoding %d of levels is not supported", level.encoding)
 		default:
-			if level.runs.data, data, err = prefixed(data); err != nil {
-				return err
-			}
+			level.runs.data, data = prefixed(data)
 		}
 	}
-	return c.decodeValues(h, data)
+	c.decodeValues(h, data)
 }
 
 // decodePageV2 decodes a page of version 2: levels come first and are not compressed.
-func (c *cursor) decodePageV2(h pageHeader, packed []byte) (err error) {
-	data := packed[h.repBytes+h.defBytes:]
-	c.repRuns.data, c.defRuns.data = packed[:h.repBytes], packed[h.repBytes:h.repBytes+h.defBytes]
-	if !h.plain && (len(data) > 0 || h.unpacked > h.repBytes+h.defBytes) {
-		if data, err = c.decompress(&c.buffers.unpacked, data, h.unpacked-h.repBytes-h.defBytes); err != nil {
-			return err
-		}
+func (c *cursor) decodePageV2(h pageHeader, packed []byte) {
+	reps := h.DataV2.RepetitionBytes
+	levels := reps + h.DataV2.DefinitionBytes
+	data := packed[levels:]
+	c.repRuns.data, c.defRuns.data = packed[:reps], packed[reps:levels]
+	plain := h.DataV2.Compressed != nil && !*h.DataV2.Compressed
+	if !plain && (len(data) > 0 || h.Unpacked > levels) {
+		data = c.decompress(&c.buffers.unpacked, data, h.Unpacked-levels)
 	}
-	return c.decodeValues(h, data)
+	c.decodeValues(h, data)
 }
 
 // decompress decompresses a page into a buffer.
-func (c *cursor) decompress(buffer *[]byte, packed []byte, size int64) ([]byte, error) {
+func (c *cursor) decompress(buffer *[]byte, packed []byte, size int32) []byte {
 	data, err := decompress(c.chunk.Codec, *buffer, packed, int(size))
-	if err == nil {
-		*buffer = data
+	if err != nil {
+		tree.Fail("%w", err)
 	}
-	return data, err
+	*buffer = data
+	return data
 }
 
 // decodeValues decodes the values of a page. The data of its levels is known.
-func (c *cursor) decodeValues(h pageHeader, data []byte) (err error) {
+func (c *cursor) decodeValues(h pageHeader, data []byte) {
 	n := int(h.values)
 	c.repRuns = runs{data: c.repRuns.data, width: widthOf(c.leaf.maxRep), left: n}
 	c.defRuns = runs{data: c.defRuns.data, width: widthOf(c.leaf.maxDef), left: n}
 	present := n
 	if c.leaf.maxDef > 0 {
-		if present, err = c.defRuns.occurrences(byte(c.leaf.maxDef)); err != nil {
-			return err
-		}
+		present = c.defRuns.occurrences(byte(c.leaf.maxDef))
 	}
-	if c.values, err = c.leaf.decode(h.encoding, present, data, c.dictionary, c.reserveMore); err != nil {
-		return err
-	}
+	c.values = c.leaf.decode(h.encoding, present, data, c.dictionary, c.reserveMore)
 	c.more = n
 	c.left -= h.values
-	return nil
 }
 
 // prefixed returns data that follows its length, and what follows it.
-func prefixed(data []byte) (_, rest []byte, err error) {
-	if len(data) < 4 {
-		return nil, nil, errRuns
-	}
+func prefixed(data []byte) (_, rest []byte) {
+	intact(len(data) >= 4)
 	length := binary.LittleEndian.Uint32(data)
 	data = data[4:]
-	if uint64(length) > uint64(len(data)) {
-		return nil, nil, errRuns
-	}
-	return data[:length], data[length:], nil
+	intact(uint64(length) <= uint64(len(data)))
+	return data[:length], data[length:]
 }
 
 // levels decodes the next n levels.
-func levels(dst []byte, from *runs, n, most int) ([]byte, error) {
+func levels(dst []byte, from *runs, n, most int) []byte {
 	dst = slices.Grow(dst[:0], n)[:n]
-	if err := readRuns(from, dst); err != nil {
-		return nil, err
-	}
+	readRuns(from, dst)
 	for _, level := range dst {
-		if int(level) > most {
-			return nil, errRuns
-		}
+		intact(int(level) <= most)
 	}
-	return dst, nil
+	return dst
 }

@@ -2,13 +2,13 @@ package parquet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
 
 	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -20,6 +20,7 @@ type File struct {
 	reader   io.ReaderAt
 	metadata *parquet.FileMetaData
 	leaves   []leaf
+	said     parquet.Metadata
 	members  []*node // those that are read
 	blobs    int     // values beside each line
 	threads  int
@@ -29,24 +30,25 @@ type File struct {
 
 // OpenFile reads and checks the footer of a file. As many row groups as there may be
 // threads are decoded at the same time.
-func OpenFile(r io.ReaderAt, size int64, o format.Options) (*File, error) {
+func OpenFile(r io.ReaderAt, size int64, o format.Options) (_ *File, err error) {
+	defer tree.Recovered(&err)
 	m, err := parquet.ReadFooter(r, size)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFooter(m, size); err != nil {
+	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: parallel.Limit(size), blobs: o.Bytes.Values()}
+	for _, kv := range m.KeyValues {
+		f.said.Read(kv.Key, kv.Value)
+	}
+	all, leaves := nodes(m.Schema, f.said)
+	if err := checkFooter(m, len(leaves), size); err != nil {
 		return nil, err
 	}
-	f := &File{reader: r, metadata: m, threads: max(o.Threads, 1), memory: parallel.Limit(size)}
-	var all []*node
-	if all, f.leaves, err = nodes(m); err != nil {
-		return nil, err
-	}
+	f.leaves = leaves
 	f.spare = make([]sync.Pool, len(f.leaves))
-	if f.members, err = choose(all, o); err != nil {
-		return nil, &format.ColumnError{Err: err}
+	if f.members, err = tree.Choose(all, o); err != nil {
+		return nil, err
 	}
-	f.placeBytes(o.Bytes)
 	return f, f.checkCodecs()
 }
 
@@ -56,7 +58,7 @@ func (f *File) checkCodecs() error {
 		for _, n := range f.members {
 			for _, chunk := range group.Columns[n.from:n.to] {
 				if err := checkCodec(chunk.Meta.Codec); err != nil {
-					return fmt.Errorf("row group %d: column %q: %w", i, n.name, err)
+					return fmt.Errorf("row group %d: column %q: %w", i, n.Name, err)
 				}
 			}
 		}
@@ -112,7 +114,7 @@ func (f *File) eachRow(ctx context.Context, group int, memory *parallel.Share, w
 			err = fmt.Errorf("row group %d: %w", group, err)
 		}
 	}()
-	defer recovered(&err)
+	defer tree.Recovered(&err)
 	g := &f.metadata.Groups[group]
 	w := &rowWriter{members: f.members, blobs: f.blobs, cursors: make([]*cursor, len(f.leaves)), row: f.firstRow(group)}
 	for _, n := range f.members {
@@ -144,33 +146,4 @@ func (f *File) keep(cursors []*cursor) {
 			f.spare[i].Put(c.buffers)
 		}
 	}
-}
-
-// recovered turns a panic into an error: whatever a damaged file causes costs only the file.
-func recovered(err *error) {
-	switch r := recover().(type) {
-	case nil:
-	case error:
-		*err = fmt.Errorf("the file is damaged: %w", r)
-	default:
-		*err = errors.New(fmt.Sprint("the file is damaged: ", r))
-	}
-}
-
-// placeBytes decides where the values of columns of bytes go.
-func (f *File) placeBytes(b *format.Bytes) {
-	if b == nil {
-		return
-	}
-	f.blobs = len(b.Beside)
-	var read []*node
-	for _, n := range f.members {
-		if n.isBytes() {
-			n.blob, n.inline = b.Place(n.name)
-		}
-		if n.inline || n.blob >= 0 {
-			read = append(read, n)
-		}
-	}
-	f.members = read
 }

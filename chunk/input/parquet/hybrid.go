@@ -3,12 +3,17 @@ package parquet
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"math/bits"
+
+	"github.com/gpurun/gpurun/chunk/input/tree"
 )
 
-// errRuns means that encoded values end too early or contradict themselves.
-var errRuns = errors.New("the encoded values are damaged")
+// intact fails unless encoded values are as they must be: they may end too early or contradict themselves.
+func intact(ok bool) {
+	if !ok {
+		tree.Fail("the encoded values are damaged")
+	}
+}
 
 // runs are small integers in the encoding RLE, a mix of runs and of values packed in bits. A
 // few bytes can stand for millions of values, so they are decoded a block at a time.
@@ -27,55 +32,43 @@ type runs struct {
 const blockValues = 1024
 
 // next begins the next run.
-func (r *runs) next() error {
+func (r *runs) next() {
 	if r.packed { // count is in groups of 8
 		r.data, r.packed = r.data[min((r.bit+7)/8, uint(len(r.data))):], false
 	}
 	header, n := binary.Uvarint(r.data)
-	if n <= 0 || header < 2 {
-		return errRuns
-	}
+	intact(n > 0 && header >= 2)
 	r.data = r.data[n:]
 	most := uint64(r.left)
 	if header&1 == 1 {
 		r.count, r.packed, r.bit = int(min(8*min(header>>1, 1<<60), most)), true, 0
-		if uint64(len(r.data)) < (uint64(r.count)*uint64(r.width)+7)/8 {
-			return errRuns
-		}
-		return nil
+		intact(uint64(len(r.data)) >= (uint64(r.count)*uint64(r.width)+7)/8)
+		return
 	}
 	size := int(r.width+7) / 8
-	if len(r.data) < size {
-		return errRuns
-	}
+	intact(len(r.data) >= size)
 	r.count, r.value = int(min(header>>1, most)), 0
 	for i := range size {
 		r.value |= uint32(r.data[i]) << (8 * i)
 	}
 	r.data = r.data[size:]
-	return nil
 }
 
 // step returns how many values of a run follow, at most n, and begins the next run if it must.
-func (r *runs) step(n int) (int, error) {
+func (r *runs) step(n int) int {
 	if r.count == 0 {
-		if err := r.next(); err != nil {
-			return 0, err
-		}
+		r.next()
 	}
 	n = min(n, r.count)
 	r.count -= n
 	r.left -= n
-	return n, nil
+	return n
 }
 
 // readRuns fills dst, which must not be longer than what is left.
-func readRuns[T byte | uint32](r *runs, dst []T) error {
+func readRuns[T byte | uint32](r *runs, dst []T) {
 	for len(dst) > 0 {
-		n, err := r.step(len(dst))
-		if err != nil {
-			return err
-		}
+		n := r.step(len(dst))
 		if r.packed {
 			unpack(dst[:n], r.data, r.bit, r.width)
 			r.bit += uint(n) * r.width
@@ -86,17 +79,14 @@ func readRuns[T byte | uint32](r *runs, dst []T) error {
 		}
 		dst = dst[n:]
 	}
-	return nil
 }
 
 // occurrences returns how many of the values are equal to one. It decodes a copy.
-func (r runs) occurrences(of byte) (total int, err error) {
+func (r runs) occurrences(of byte) (total int) {
 	var block [blockValues]byte
 	for r.left > 0 {
 		if r.count == 0 {
-			if err := r.next(); err != nil {
-				return 0, err
-			}
+			r.next()
 		}
 		if !r.packed {
 			if r.value == uint32(of) {
@@ -106,12 +96,10 @@ func (r runs) occurrences(of byte) (total int, err error) {
 			continue
 		}
 		part := block[:min(len(block), r.count)]
-		if err := readRuns(&r, part); err != nil {
-			return 0, err
-		}
+		readRuns(&r, part)
 		total += bytes.Count(part, []byte{of})
 	}
-	return total, nil
+	return total
 }
 
 // unpack fills dst with values of width bits, the lowest bits first, from an offset in bits on.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"io"
 
+	"github.com/gpurun/gpurun/chunk/input/format"
 	"github.com/gpurun/gpurun/chunk/input/parallel"
 )
 
-// lines returns those of a row group and of all that follow it.
-func (f *File) lines(ctx context.Context, first int) *parallel.Reader {
+// Lines returns the rows as JSON lines, in order, except those of row groups that are skipped. Row
+// groups are decoded in parallel, ahead of the reader. An error names the row group and, where it is
+// known, row and column.
+func (f *File) Lines(ctx context.Context, skip int64) format.Lines {
+	first, skipped := f.groupOf(skip)
 	next := func() (parallel.Group, error) {
 		group := first
 		if first++; group >= f.Groups() {
@@ -18,7 +22,7 @@ func (f *File) lines(ctx context.Context, first int) *parallel.Reader {
 			return f.decode(ctx, group, memory, send)
 		}, nil
 	}
-	return parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: pages, Memory: f.memory}, next)
+	return parallel.Lines(ctx, parallel.Limits{Threads: f.threads, What: pages, Memory: f.memory}, next).After(skipped, f.blobs)
 }
 
 // decode decodes a row group into blocks.

@@ -3,17 +3,12 @@ package parquet
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
 // checkFooter rejects a footer that contradicts itself or the size of the file.
-func checkFooter(m *parquet.FileMetaData, size int64) error {
-	leaves, err := checkSchema(m.Schema)
-	if err != nil {
-		return err
-	}
+func checkFooter(m *parquet.FileMetaData, leaves int, size int64) error {
 	rows := int64(0)
 	for i := range m.Groups {
 		if err := checkGroup(&m.Groups[i], size, leaves); err != nil {
@@ -28,47 +23,6 @@ func checkFooter(m *parquet.FileMetaData, size int64) error {
 	}
 	return nil
 }
-
-// checkSchema checks that the elements form a tree, and counts its leaves.
-func checkSchema(schema []parquet.SchemaElement) (leaves int, err error) {
-	if len(schema) < 2 {
-		return 0, errors.New("the file has no columns")
-	}
-	open := []int32{1} // how many elements each level still expects
-	for i, e := range schema {
-		for len(open) > 0 && open[len(open)-1] == 0 {
-			open = open[:len(open)-1]
-		}
-		if len(open) == 0 {
-			return 0, fmt.Errorf("the schema has %d elements too many", len(schema)-i)
-		}
-		open[len(open)-1]--
-		switch {
-		case e.Children < 0 || int(e.Children) > len(schema):
-			return 0, fmt.Errorf("column %q has %d members", e.Name, e.Children)
-		case e.Children > 0:
-			if open = append(open, e.Children); len(open) > maxDepth {
-				return 0, fmt.Errorf("columns are nested more than %d levels deep", maxDepth)
-			}
-		case e.Physical == nil || i == 0:
-			return 0, fmt.Errorf("column %q has no type", e.Name)
-		default:
-			leaves++
-		}
-	}
-	for _, missing := range open {
-		if missing > 0 {
-			return 0, errors.New("the schema is truncated")
-		}
-	}
-	if leaves > math.MaxInt16 {
-		return 0, fmt.Errorf("the file has %d columns; at most %d are supported", leaves, math.MaxInt16)
-	}
-	return leaves, nil
-}
-
-// maxDepth limits the nesting of columns.
-const maxDepth = 64
 
 func checkGroup(g *parquet.RowGroup, size int64, leaves int) error {
 	if g.Rows < 0 {

@@ -2,26 +2,17 @@ package parquet
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
-// pageHeader is what precedes the bytes of a page, as far as it is used here.
+// pageHeader is what precedes the bytes of a page.
 type pageHeader struct {
-	kind     int32
-	unpacked int64
-	packed   int64
-	summed   bool
-	sum      uint32 // CRC-32, if there is one
+	parquet.PageHeader
 	values   int64
 	encoding int32
-	// Of a page of version 1: how levels are encoded.
-	defEncoding, repEncoding int32
-	// Of a page of version 2: the bytes of levels, and whether values are not compressed.
-	defBytes, repBytes int64
-	plain              bool
 }
 
 const (
@@ -41,7 +32,7 @@ const (
 var maxPageValues int64 = 1 << 26
 
 // readPageHeader reads the header at an offset and returns its length.
-func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader, length int64, err error) {
+func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader, length int64) {
 	for size := int64(headerBytes); ; size *= 4 {
 		size = min(size, end-at)
 		if int64(cap(*buffer)) < size {
@@ -49,51 +40,44 @@ func readPageHeader(r io.ReaderAt, at, end int64, buffer *[]byte) (h pageHeader,
 		}
 		data := (*buffer)[:size]
 		if _, err := r.ReadAt(data, at); err != nil && !errors.Is(err, io.EOF) {
-			return h, 0, err
+			tree.Fail("%w", err)
 		}
-		h, length, err = parsePageHeader(data)
-		if !errors.Is(err, parquet.ErrShort) || size == end-at || size >= maxHeader {
-			return h, length, err
+		h.PageHeader = parquet.PageHeader{Kind: -1}
+		n, err := parquet.Unmarshal(data, &h.PageHeader)
+		switch {
+		case err == nil:
+			return h, int64(n)
+		case !errors.Is(err, parquet.ErrShort) || size == end-at || size >= maxHeader:
+			tree.Fail("%w", err)
 		}
 	}
-}
-
-func parsePageHeader(data []byte) (h pageHeader, length int64, err error) {
-	p := parquet.PageHeader{Kind: -1}
-	n, err := parquet.Unmarshal(data, &p)
-	h = pageHeader{kind: p.Kind, unpacked: int64(p.Unpacked), packed: int64(p.Packed)}
-	if p.Sum != nil {
-		h.summed, h.sum = true, uint32(*p.Sum)
-	}
-	switch {
-	case p.Kind == parquet.DataPage && p.Data != nil:
-		h.values, h.encoding = int64(p.Data.Values), p.Data.Encoding
-		h.defEncoding, h.repEncoding = p.Data.DefinitionEncoding, p.Data.RepetitionEncoding
-	case p.Kind == parquet.DictionaryPage && p.Dictionary != nil:
-		h.values = int64(p.Dictionary.Values)
-	case p.Kind == parquet.DataPageV2 && p.DataV2 != nil:
-		h.values, h.encoding = int64(p.DataV2.Values), p.DataV2.Encoding
-		h.defBytes, h.repBytes = int64(p.DataV2.DefinitionBytes), int64(p.DataV2.RepetitionBytes)
-		h.plain = p.DataV2.Compressed != nil && !*p.DataV2.Compressed
-	}
-	return h, int64(n), err
 }
 
 // check rejects a page that does not fit in the rest of its chunk, or is too large.
-func (h *pageHeader) check(c *parquet.ColumnMeta, left, rest int64) error {
+func (h *pageHeader) check(c *parquet.ColumnMeta, left, rest int64) {
+	packed, unpacked := int64(h.Packed), int64(h.Unpacked)
+	var levels [2]int64
 	switch {
-	case h.kind < parquet.DataPage || h.kind > parquet.DataPageV2:
-		return fmt.Errorf("unknown kind %d", h.kind)
-	case h.packed < 0 || h.packed > rest:
-		return fmt.Errorf("%d bytes, but the column has only %d more", h.packed, rest)
-	case h.unpacked < 0 || h.unpacked > maxPage || h.unpacked > max(c.Unpacked, smallPage):
-		return fmt.Errorf("%d bytes uncompressed, more than the column has", h.unpacked)
-	case h.values < 0 || h.values > maxPageValues:
-		return fmt.Errorf("%d values", h.values)
-	case h.kind != parquet.DictionaryPage && h.values > left:
-		return fmt.Errorf("%d values, but the column has only %d more", h.values, left)
-	case h.defBytes < 0 || h.repBytes < 0 || h.defBytes > h.packed || h.repBytes > h.packed-h.defBytes || h.defBytes+h.repBytes > h.unpacked:
-		return fmt.Errorf("%d and %d bytes of levels in a page of %d", h.defBytes, h.repBytes, h.packed)
+	case h.Kind == parquet.DataPage && h.Data != nil:
+		h.values, h.encoding = int64(h.Data.Values), h.Data.Encoding
+	case h.Kind == parquet.DictionaryPage && h.Dictionary != nil:
+		h.values = int64(h.Dictionary.Values)
+	case h.Kind == parquet.DataPageV2 && h.DataV2 != nil:
+		h.values, h.encoding = int64(h.DataV2.Values), h.DataV2.Encoding
+		levels = [2]int64{int64(h.DataV2.DefinitionBytes), int64(h.DataV2.RepetitionBytes)}
+	case h.Kind != parquet.IndexPage:
+		tree.Fail("unknown kind %d", h.Kind)
 	}
-	return nil
+	switch {
+	case packed < 0 || packed > rest:
+		tree.Fail("%d bytes, but the column has only %d more", packed, rest)
+	case unpacked < 0 || unpacked > maxPage || unpacked > max(c.Unpacked, smallPage):
+		tree.Fail("%d bytes uncompressed, more than the column has", unpacked)
+	case h.values < 0 || h.values > maxPageValues:
+		tree.Fail("%d values", h.values)
+	case h.Kind != parquet.DictionaryPage && h.values > left:
+		tree.Fail("%d values, but the column has only %d more", h.values, left)
+	case levels[0] < 0 || levels[1] < 0 || levels[0]+levels[1] > min(packed, unpacked):
+		tree.Fail("%d and %d bytes of levels in a page of %d", levels[0], levels[1], packed)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpurun/gpurun/chunk/input/parallel"
-	"github.com/gpurun/gpurun/chunk/record"
 	"github.com/gpurun/gpurun/internal/jsonline"
 )
 
@@ -19,7 +18,7 @@ type rowWriter struct {
 	blobs   int             // values beside each line
 	beside  parallel.Beside // of the lines in dst
 	row     int64           // in the file, from 0
-	badText string          // a column of the row with text that is not UTF-8
+	badText *node           // of the row, with text that is not UTF-8
 }
 
 // maxRow is a variable so that tests can lower it.
@@ -30,23 +29,23 @@ var errColumns = errors.New("its values do not match those of other columns")
 
 // line appends the next row as a line.
 func (w *rowWriter) line() error {
-	w.badText = ""
+	w.badText = nil
 	w.beside.Next(w.blobs)
 	w.dst = append(w.dst, '{')
 	written := 0
 	err := w.each(func(_ int, n *node) {
-		if n.blob >= 0 {
+		if n.Beside >= 0 {
 			w.blob(n)
 		}
-		if !n.inline {
+		if !n.Inline {
 			w.skip(n)
 			return
 		}
 		w.member(written, n)
 		written++
 	})
-	if w.badText != "" {
-		w.markBad()
+	if w.badText != nil {
+		w.dst = w.badText.AppendBadText(w.dst)
 	}
 	w.dst = append(w.dst, '}', '\n')
 	return err
@@ -81,7 +80,7 @@ func (w *rowWriter) comma(i int) {
 // member appends a member of an object.
 func (w *rowWriter) member(i int, n *node) {
 	w.comma(i)
-	w.dst = append(w.dst, n.prefix...)
+	w.dst = append(w.dst, n.Prefix...)
 	w.value(n)
 }
 
@@ -89,22 +88,13 @@ func (w *rowWriter) failed(n *node, err error) error {
 	if err == nil {
 		err = errColumns
 	}
-	return fmt.Errorf("row %d: column %q: %w", w.row+1, n.name, err)
-}
-
-// markBad rejects the row: its text cannot be kept.
-func (w *rowWriter) markBad() {
-	if w.dst[len(w.dst)-1] != '{' {
-		w.dst = append(w.dst, ',')
-	}
-	w.dst = append(w.dst, `"_error":`...)
-	w.dst = record.AppendRejection(w.dst, fmt.Sprintf("column %q is not valid UTF-8", w.badText))
+	return fmt.Errorf("row %d: column %q: %w", w.row+1, n.Name, err)
 }
 
 // value appends the current value of a node and steps over it.
 func (w *rowWriter) value(n *node) {
 	first := w.cursors[n.from]
-	if n.optional && first.def() < n.def {
+	if n.Optional && first.def() < n.def {
 		w.dst = append(w.dst, "null"...)
 		w.skip(n)
 		return
@@ -133,8 +123,8 @@ func (w *rowWriter) scalar(n *node, c *cursor) {
 	if v, ok := c.value(); !ok {
 		w.dst = append(w.dst, "null"...)
 	} else {
-		if w.dst = n.write(w.dst, v); n.text && !utf8.Valid(v) {
-			w.badText = n.name
+		if w.dst = n.Write(w.dst, v); n.Text && !utf8.Valid(v) {
+			w.badText = n
 		}
 	}
 	c.next()
@@ -189,7 +179,7 @@ func (w *rowWriter) raw(n *node) {
 		return
 	}
 	first := w.cursors[n.from]
-	if n.optional {
+	if n.Optional {
 		exists := first.def() >= n.def
 		if w.dst = append(w.dst, 0); !exists {
 			w.skip(n)

@@ -2,9 +2,9 @@ package parquet
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
+	"github.com/gpurun/gpurun/chunk/input/tree"
 	"github.com/gpurun/gpurun/chunk/parquet"
 )
 
@@ -34,27 +34,27 @@ func (v *values) at(i int) []byte {
 	return v.fixed[i*v.size : (i+1)*v.size]
 }
 
-// reach decodes the block that begins with a value, unless that is decoded already or the end.
-func (v *values) reach(i int) error {
-	if v.blocks == nil || i < v.first+max(len(v.indexes), len(v.fixed)) || i >= v.count {
-		return nil
-	}
+// reached reports whether a value is decoded, or the end.
+func (v *values) reached(i int) bool {
+	return v.blocks == nil || i < v.first+max(len(v.indexes), len(v.fixed)) || i >= v.count
+}
+
+// decodeBlock decodes the block that begins with a value.
+func (v *values) decodeBlock(i int) {
 	v.first = i
 	n := min(v.blocks.left, blockValues)
 	if v.table == nil {
 		v.fixed = slices.Grow(v.fixed[:0], n)[:n]
-		return readRuns(v.blocks, v.fixed)
+		readRuns(v.blocks, v.fixed)
+		return
 	}
 	v.indexes = slices.Grow(v.indexes[:0], n)[:n]
-	if err := readRuns(v.blocks, v.indexes); err != nil {
-		return err
-	}
+	readRuns(v.blocks, v.indexes)
 	for _, index := range v.indexes {
 		if uint64(index) >= uint64(v.table.count) {
-			return fmt.Errorf("value %d of a dictionary of %d", index, v.table.count)
+			tree.Fail("value %d of a dictionary of %d", index, v.table.count)
 		}
 	}
-	return nil
 }
 
 // leaf is a column as far as its decoding is concerned.
@@ -90,81 +90,63 @@ func (l *leaf) bytesFor(encoding int32, n int) int64 {
 }
 
 // decode decodes n values. The caller has reserved the memory of bytesFor; reserve asks for more.
-func (l *leaf) decode(encoding int32, n int, data []byte, dictionary *values, reserve func(int64) error) (*values, error) {
+func (l *leaf) decode(encoding int32, n int, data []byte, dictionary *values, reserve func(int64)) *values {
 	v := &values{count: n, size: l.size()}
-	var err error
 	switch {
 	case n == 0:
 	case encoding == parquet.EncodingPlain:
-		err = l.decodePlain(v, data)
+		l.decodePlain(v, data)
 	case encoding == parquet.EncodingPlainDictionary || encoding == parquet.EncodingRLEDictionary:
-		err = decodeIndexes(v, data, dictionary)
+		decodeIndexes(v, data, dictionary)
 	case encoding == parquet.EncodingRLE && l.physical == parquet.PhysicalBool:
-		err = decodeBooleans(v, data)
+		decodeBooleans(v, data)
 	case encoding == parquet.EncodingDelta && (l.physical == parquet.PhysicalInt32 || l.physical == parquet.PhysicalInt64):
-		err = decodeIntegers(v, data)
+		decodeIntegers(v, data)
 	case encoding == parquet.EncodingDeltaLength && l.physical == parquet.PhysicalBytes:
-		v.texts, _, err = decodeDeltaLengths(n, data)
+		v.texts, _ = decodeDeltaLengths(n, data)
 	case encoding == parquet.EncodingDeltaText && (l.physical == parquet.PhysicalBytes || l.physical == parquet.PhysicalFixed):
-		err = decodeTexts(v, data, reserve)
+		decodeTexts(v, data, reserve)
 	case encoding == parquet.EncodingSplit && v.size > 1:
-		err = decodeSplit(v, data)
+		decodeSplit(v, data)
 	default:
-		err = fmt.Errorf("encoding %d is not supported for this type", encoding)
+		tree.Fail("encoding %d is not supported for this type", encoding)
 	}
-	return v, err
+	return v
 }
 
-func (l *leaf) decodePlain(v *values, data []byte) error {
+func (l *leaf) decodePlain(v *values, data []byte) {
 	if l.physical == parquet.PhysicalBool {
-		if len(data) < (v.count+7)/8 {
-			return errRuns
-		}
+		intact(len(data) >= (v.count+7)/8)
 		v.fixed = make([]byte, v.count)
 		unpack(v.fixed, data, 0, 1)
-		return nil
+		return
 	}
 	if v.size > 0 {
-		if len(data)/v.size < v.count {
-			return errRuns
-		}
+		intact(len(data)/v.size >= v.count)
 		v.fixed = data[:v.count*v.size]
-		return nil
+		return
 	}
-	if len(data)/4 < v.count {
-		return errRuns
-	}
+	intact(len(data)/4 >= v.count)
 	v.texts = make([][]byte, v.count)
 	for i := range v.texts {
-		var err error
-		if v.texts[i], data, err = prefixed(data); err != nil {
-			return err
-		}
+		v.texts[i], data = prefixed(data)
 	}
-	return nil
 }
 
-func decodeIndexes(v *values, data []byte, dictionary *values) error {
-	if dictionary == nil || len(data) == 0 || data[0] > 32 {
-		return errRuns
-	}
+func decodeIndexes(v *values, data []byte, dictionary *values) {
+	intact(dictionary != nil && len(data) > 0 && data[0] <= 32)
 	v.table, v.blocks = dictionary, &runs{data: data[1:], width: uint(data[0]), left: v.count}
-	return v.reach(0)
+	v.decodeBlock(0)
 }
 
-func decodeBooleans(v *values, data []byte) error {
-	if len(data) < 4 {
-		return errRuns
-	}
+func decodeBooleans(v *values, data []byte) {
+	intact(len(data) >= 4)
 	v.blocks = &runs{data: data[4:], width: 1, left: v.count}
-	return v.reach(0)
+	v.decodeBlock(0)
 }
 
-func decodeIntegers(v *values, data []byte) error {
-	numbers, _, err := decodeDeltas(v.count, data)
-	if err != nil {
-		return err
-	}
+func decodeIntegers(v *values, data []byte) {
+	numbers, _ := decodeDeltas(v.count, data)
 	v.fixed = make([]byte, 0, v.count*v.size)
 	for _, n := range numbers {
 		if v.size == 4 {
@@ -173,26 +155,20 @@ func decodeIntegers(v *values, data []byte) error {
 			v.fixed = binary.LittleEndian.AppendUint64(v.fixed, uint64(n))
 		}
 	}
-	return nil
 }
 
-func decodeTexts(v *values, data []byte, reserve func(int64) error) (err error) {
-	v.texts, err = decodeDeltaTexts(v.count, data, reserve)
+func decodeTexts(v *values, data []byte, reserve func(int64)) {
+	v.texts = decodeDeltaTexts(v.count, data, reserve)
 	for _, text := range v.texts {
-		if v.size > 0 && len(text) != v.size {
-			return errRuns
-		}
+		intact(v.size == 0 || len(text) == v.size)
 	}
 	v.size = 0
-	return err
 }
 
 // decodeSplit decodes values of which first all first bytes were written, then all second
 // bytes, and so on.
-func decodeSplit(v *values, data []byte) error {
-	if len(data)/v.size < v.count {
-		return errRuns
-	}
+func decodeSplit(v *values, data []byte) {
+	intact(len(data)/v.size >= v.count)
 	v.fixed = make([]byte, v.count*v.size)
 	for k := range v.size {
 		stream := data[k*v.count : (k+1)*v.count]
@@ -200,5 +176,4 @@ func decodeSplit(v *values, data []byte) error {
 			v.fixed[i*v.size+k] = b
 		}
 	}
-	return nil
 }

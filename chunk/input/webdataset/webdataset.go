@@ -266,7 +266,7 @@ func (f *files) encode(o format.Options) (line []byte, blobs []format.Blob) {
 			blobs[beside] = format.Blob{Kind: format.BytesBlob, Data: m.data}
 		}
 		if inline {
-			add(m.name, func(dst []byte) []byte { return format.AppendBase64(dst, m.data) })
+			add(m.name, func(dst []byte) []byte { return jsonline.AppendBase64(dst, m.data) })
 		}
 	}
 	if f.bad != "" {
@@ -295,13 +295,7 @@ func (f *files) text(dst []byte, m member) []byte {
 		f.rejectText("%s of %s is not valid JSON", m.name, f.key)
 		return append(dst, "null"...)
 	case ending == "json":
-		for _, c := range trimmed { // outside strings, a line end is white space
-			if c == '\n' || c == '\r' {
-				c = ' '
-			}
-			dst = append(dst, c)
-		}
-		return dst
+		return jsonline.AppendOnLine(dst, trimmed)
 	case ending == "cls":
 		if n, err := strconv.ParseInt(string(trimmed), 10, 64); err == nil {
 			return strconv.AppendInt(dst, n, 10)
