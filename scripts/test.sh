@@ -32,6 +32,9 @@ raceScripts='^TestScripts$/^(run|listen|serve|signals|status|streams|shards|step
 # Tests of other packages that compute much and start nothing: ten times slower with it.
 sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd|TestEqualToMinhash'
 
+# Packages whose tests start themselves again, many times: as a build without the race detector.
+again=(./worker ./plugins/exec ./plugins/process ./plugins/serve)
+
 concurrent=() others=() sweeping=()
 while read -r package dir; do
 	case $package in
@@ -102,7 +105,7 @@ repeated() {
 goTest() { $GO test "$@"; }
 
 packages() { repeated goTest "${others[@]}" "${flags[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
-racePackages() { repeated goTest "${concurrent[@]}" "${race[@]}" "${flags[@]}" -skip "^($sweeps)\$"; }
+racePackages() { GPURUN_TEST_WORKERS=$work/plain repeated goTest "${concurrent[@]}" "${race[@]}" "${flags[@]}" -skip "^($sweeps)\$"; }
 sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
 commandLine() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
 jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
@@ -153,7 +156,7 @@ needs() {
 	make --no-print-directory venv
 }
 start "tools of the tests" needs
-$GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun
+$GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun "${again[@]}"
 $GO build "${program[@]}" -o "$work/plain/" ./cmd/gpurun
 finish
 # The Python of make venv starts in a third of the time of one with many packages, or with the shell
