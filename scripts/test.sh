@@ -33,7 +33,7 @@ raceScripts='^TestScripts$/^(run|listen|serve|signals|status|streams|shards|step
 sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd|TestEqualToMinhash'
 
 # Packages whose tests start themselves again, many times: as a build without the race detector.
-again=(./worker ./plugins/exec ./plugins/process ./plugins/serve)
+again=(./chunk/commit ./worker ./plugins/exec ./plugins/process ./plugins/serve)
 
 concurrent=() others=() sweeping=()
 while read -r package dir; do
