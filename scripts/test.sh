@@ -163,7 +163,11 @@ finish
 # script of a version manager in front of it, and has numpy and pyarrow.
 [[ ! -x .venv/bin/python3 ]] || PATH=$root/.venv/bin:$PATH
 command -v slurmctld >/dev/null || echo "SKIPPED: no Slurm: jobs on a cluster are not tested (make slurm-test installs it)"
-command -v chromium chromium-browser google-chrome >/dev/null || echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
+if command -v chromium chromium-browser google-chrome >/dev/null; then
+	flags+=(-tags browser) # without one, its client is not compiled
+else
+	echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
+fi
 
 echo "running the tests; the results of each group are shown when it is complete"
 start "the command line" commandLine
