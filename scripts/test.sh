@@ -8,7 +8,7 @@
 #
 # Half of what tests do is to wait for processes, so these run side by side. What is compiled
 # twice is compiled first, in one place. make test-race uses the race detector everywhere;
-# make test-all leaves nothing out.
+# make test-all leaves nothing out. make check tests the rules of the code (internal/arch).
 set -euo pipefail
 GO=${GO:-go}
 export CGO_ENABLED=1
@@ -39,6 +39,7 @@ concurrent=() others=() sweeping=()
 while read -r package dir; do
 	case $package in
 	./orchestrator | ./cmd/gpurun) ;; # below
+	./internal/arch) ;; # make check
 	# Only their tests start goroutines, which share nothing.
 	./internal/jsonline | ./web) others+=("$package") ;;
 	*)
