@@ -204,7 +204,8 @@ web:
 # GPURUN_SHOTS=FOLDER it keeps pictures.
 browser-test: tools
 	@./scripts/tools.sh chromium:chromium
-	GPURUN_BROWSER=all $(GO) test -count=1 -v -run Browser ./web
+	$(GO) vet -tags browser ./web
+	GPURUN_BROWSER=all $(GO) test -tags browser -count=1 -v -run Browser ./web
 
 # Runs each fuzz target for a minute; FUZZTIME=10s is shorter, GUIDED=no builds faster.
 fuzz:

@@ -26,8 +26,8 @@ const (
 	// soakOnlyVariable is a part of the names of the jobs to run, as in variants_test.go.
 	soakOnlyVariable = "GPURUN_SOAK_ONLY"
 
-	soakKills = 60               // without the variable,
-	soakTime  = 20 * time.Second // and no longer than this
+	soakKills = 30               // without the variable,
+	soakTime  = 10 * time.Second // and no longer than this
 )
 
 // TestSoak kills processes of jobs at random, as often as asked. Jobs are resumed until

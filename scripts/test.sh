@@ -8,7 +8,7 @@
 #
 # Half of what tests do is to wait for processes, so these run side by side. What is compiled
 # twice is compiled first, in one place. make test-race uses the race detector everywhere;
-# make test-all leaves nothing out.
+# make test-all leaves nothing out. make check tests the rules of the code (internal/arch).
 set -euo pipefail
 GO=${GO:-go}
 export CGO_ENABLED=1
@@ -32,10 +32,14 @@ raceScripts='^TestScripts$/^(run|listen|serve|signals|status|streams|shards|step
 # Tests of other packages that compute much and start nothing: ten times slower with it.
 sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd|TestEqualToMinhash'
 
+# Packages whose tests start themselves again, many times: as a build without the race detector.
+again=(./chunk/commit ./worker ./plugins/exec ./plugins/process ./plugins/serve)
+
 concurrent=() others=() sweeping=()
 while read -r package dir; do
 	case $package in
 	./orchestrator | ./cmd/gpurun) ;; # below
+	./internal/arch) ;; # make check
 	# Only their tests start goroutines, which share nothing.
 	./internal/jsonline | ./web) others+=("$package") ;;
 	*)
@@ -102,7 +106,7 @@ repeated() {
 goTest() { $GO test "$@"; }
 
 packages() { repeated goTest "${others[@]}" "${flags[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
-racePackages() { repeated goTest "${concurrent[@]}" "${race[@]}" "${flags[@]}" -skip "^($sweeps)\$"; }
+racePackages() { GPURUN_TEST_WORKERS=$work/plain repeated goTest "${concurrent[@]}" "${race[@]}" "${flags[@]}" -skip "^($sweeps)\$"; }
 sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
 commandLine() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
 jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
@@ -153,14 +157,18 @@ needs() {
 	make --no-print-directory venv
 }
 start "tools of the tests" needs
-$GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun
+$GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun "${again[@]}"
 $GO build "${program[@]}" -o "$work/plain/" ./cmd/gpurun
 finish
 # The Python of make venv starts in a third of the time of one with many packages, or with the shell
 # script of a version manager in front of it, and has numpy and pyarrow.
 [[ ! -x .venv/bin/python3 ]] || PATH=$root/.venv/bin:$PATH
 command -v slurmctld >/dev/null || echo "SKIPPED: no Slurm: jobs on a cluster are not tested (make slurm-test installs it)"
-command -v chromium chromium-browser google-chrome >/dev/null || echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
+if command -v chromium chromium-browser google-chrome >/dev/null; then
+	flags+=(-tags browser) # without one, its client is not compiled
+else
+	echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
+fi
 
 echo "running the tests; the results of each group are shown when it is complete"
 start "the command line" commandLine

@@ -58,12 +58,8 @@ type kernelHost struct {
 
 // resolverOf returns what finds the kernel of a worker.
 func resolverOf(setup wire.Setup, builtins []string) resolve.Resolver {
-	self, err := os.Executable()
-	if err != nil {
-		self = os.Args[0]
-	}
 	return resolve.Resolver{
-		Builtins: builtins, Self: self, SelfArgs: []string{wire.KernelArgument},
+		Builtins: builtins, Self: cmp.Or(wire.Self(), os.Args[0]), SelfArgs: []string{wire.KernelArgument},
 		SearchPath: cmp.Or(setup.PluginPath, os.Getenv("GPURUN_PLUGIN_PATH")), Dir: setup.Dir,
 		Python:      resolve.PythonOptions(setup.Python),
 		Exec:        resolve.ExecOptions{Mode: setup.ExecMode, ID: setup.ExecID, MaxLine: setup.Records.MaxBytes},

@@ -42,7 +42,7 @@ func TestConformance(t *testing.T) {
 // builds it, without cgo, for which nearly everything is compiled again.
 func TestProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "minhash-cuda")
-	build := exec.Command("go", "build", "-o", program, ".")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, ".")
 	if os.Getenv("GPURUN_TEST_ALL") != "" {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}

@@ -12,7 +12,7 @@ import (
 func TestEmbed(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "embed")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	in, result := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "out.jsonl")

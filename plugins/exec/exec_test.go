@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
@@ -67,12 +68,8 @@ func TestConformance(t *testing.T) {
 		})
 	}
 	t.Run("binary", func(t *testing.T) {
-		path, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
 		t.Setenv(kernelVariable, "exec")
-		kerneltest.RunBinary(t, process.Command{Path: path, SocketDir: t.TempDir()}, kerneltest.Options{
+		kerneltest.RunBinary(t, process.Command{Path: proctest.Program(), SocketDir: t.TempDir()}, kerneltest.Options{
 			Config: config(t, resolve.ExecConfig{Command: "cat"}),
 		})
 	})

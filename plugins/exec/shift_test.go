@@ -3,23 +3,18 @@ package exec_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
-func unrulyCommand(t *testing.T, args string) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return self + " unruly " + args
+func unrulyCommand(args string) string {
+	return proctest.Program() + " unruly " + args
 }
 
 // job computes records as a worker does: it bisects a failed batch until it has isolated
@@ -106,7 +101,7 @@ func TestSurplusLineNeverShiftsAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(t, test.args)})
+			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(test.args)})
 			j.run(0, test.records, test.sizes...)
 			j.check()
 			if len(j.answers) != test.records-test.marked || j.marked != test.marked {
@@ -127,7 +122,7 @@ func TestChaoticProgramGivesNoWrongAnswer(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(t, args)})
+			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(args)})
 			j.run(0, 400, 32, 7, 1, 60)
 			j.check()
 			t.Logf("%d answers, %d marked", len(j.answers), j.marked)
@@ -141,7 +136,7 @@ func TestIdentityProvesEachLine(t *testing.T) {
 	for _, args := range []string{"-chance 0.02 -late 5ms", "-chance 0.02 -delay 1ms -pool 64", "-chance 0.01 -text ''"} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(t, args), Mode: exec.ModeStream, ID: "id"})
+			j := newJob(t, resolve.ExecConfig{Command: unrulyCommand(args), Mode: exec.ModeStream, ID: "id"})
 			j.run(0, 300, 50, 1, 20)
 			j.check()
 		})

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/protocol"
 )
@@ -177,7 +178,7 @@ func TestRestrictedHosts(t *testing.T) {
 		"address space": 0, "larger address space": protocol.SmallArenaSize,
 	} {
 		t.Run(restriction, func(t *testing.T) {
-			command := exec.Command(os.Args[0])
+			command := exec.Command(proctest.Program())
 			command.Env = append(os.Environ(), kernelVariable+"=restricted", "GPURUN_TEST_RESTRICT="+restriction, "TMPDIR="+socketDir(t))
 			command.Stderr = os.Stderr
 			out, err := command.Output()

@@ -16,18 +16,15 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 )
 
 // program returns the command for one of the programs.
 func program(t *testing.T, name string) Command {
 	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return Command{
-		Path: path, Env: append(os.Environ(), kernelVariable+"="+name), Dir: t.TempDir(), SocketDir: socketDir(t),
+		Path: proctest.Program(), Env: append(os.Environ(), kernelVariable+"="+name), Dir: t.TempDir(), SocketDir: socketDir(t),
 		StartTimeout: 20 * time.Second, CloseTimeout: 5 * time.Second,
 	}
 }

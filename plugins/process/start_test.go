@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/protocol"
 )
@@ -182,16 +183,12 @@ func TestSurroundings(t *testing.T) {
 
 // A kernel started by hand explains what it is.
 func TestStartedByHand(t *testing.T) {
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	p, err := proc.Start(proc.Command{Path: path, Env: append(os.Environ(), kernelVariable+"=good"), Stderr: write})
+	p, err := proc.Start(proc.Command{Path: proctest.Program(), Env: append(os.Environ(), kernelVariable+"=good"), Stderr: write})
 	write.Close()
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
+	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -128,10 +129,7 @@ func TestListenerOfAnotherUserGetsNothing(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to be another user")
 	}
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := proctest.Program()
 	folder, err := os.MkdirTemp("", "gpurun-port-") // which others can read
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpurun/gpurun/internal/proctest"
 )
 
 // roleVariable makes the test binary act as a model server. Its argument is the port or the
@@ -35,15 +37,11 @@ func TestMain(m *testing.M) {
 
 // command returns the command that starts a model server.
 func command(role string) string {
-	path, err := os.Executable()
-	if err != nil {
-		panic(err)
-	}
 	where := portHolder
 	if role == "socket" {
 		where = socketHolder
 	}
-	return fmt.Sprintf("%s=%q %s %s {gpus}", roleVariable, role, path, where)
+	return fmt.Sprintf("%s=%q %s %s {gpus}", roleVariable, role, proctest.Program(), where)
 }
 
 func modelServer(role, where string) {
