@@ -169,6 +169,10 @@ def dumps(parts):
         def persistent_id(self, value):
             return later.get(id(value))
 
+        def reducer_override(self, value):
+            reduced = _identity.reduction(value)
+            return super().reducer_override(value) if reduced is None else reduced
+
     buffer = io.BytesIO()
     try:
         with _by_value(cloudpickle):

@@ -61,6 +61,12 @@ def not_found():
     return [one for one in loaded if one.__name__ != "__main__" and not is_found(one)]
 
 
+def is_python(name):
+    """Whether a module belongs to Python itself."""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    return name in sys.modules and (path is None or path.startswith(LIBRARY) and not installed(path))
+
+
 def library(name):
     """What is known about an installed module: its name, and the version of its package."""
     top = name.partition(".")[0]

@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import typing
 import unittest
 from unittest import mock
 
@@ -54,6 +55,11 @@ class Color(enum.Enum):
 @dataclasses.dataclass
 class Settings:
     factor: int = 3
+
+
+class Pair(typing.NamedTuple):
+    text: str
+    n: int
 
 
 class Meta(type):
@@ -115,6 +121,11 @@ class Session(unittest.TestCase):
         return done.stdout + done.stderr
 
 
+def package(name):
+    """A package; None if it is not installed."""
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
 @unittest.skipUnless(cloudpickle, "SKIPPED: no cloudpickle: functions do not travel")
 class Maps(Session):
 
@@ -173,6 +184,70 @@ class Maps(Session):
         self.assertEqual(len([name for name in os.listdir(".") if "-data-" in name]), 1)  # for a retry
         gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
         self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
+
+    def test_kinds_of_data(self):
+        """What people have is read as they mean it."""
+        class Items:  # as data sets of torch are
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, i):
+                return {"text": ["a", "bc"][i] if i < 2 else 1 / 0}
+
+        texts, expected = ["a", "bc"], [{"text": "a", "n": 1}, {"text": "bc", "n": 2}]
+        given = {"columns": {"text": texts}, "items": Items(), "records": map(dict, [{"text": "a"}, {"text": "bc"}]), "empty": []}
+        refused = {}
+        pandas, polars, numpy, pyarrow, datasets, torch = map(package, ("pandas", "polars", "numpy", "pyarrow", "datasets", "torch"))
+        if pandas:
+            series = pandas.Series(texts, name="text")
+            given.update(series=series, columns_series={"text": series})
+            refused["a Series, whose values have no name: pass a dict of columns"] = pandas.Series(texts)
+            refused["pass one of its tables, data..train.."] = {"train": pandas.DataFrame(), "test": pandas.DataFrame()}
+            if pyarrow:
+                refused["values of several types: .*column m.*Convert it: frame.astype"] = pandas.DataFrame({"text": texts, "m": [1, "x"]})
+        if polars:
+            frame = polars.DataFrame({"text": texts})
+            given.update(lazy=frame.lazy(), polars_series=frame["text"])
+        if numpy:
+            given.update(array={"text": numpy.array(texts)}, rows=numpy.array([("a",), ("bc",)], [("text", "U2")]))
+            refused["a ndarray, whose values have no name"] = numpy.array(texts)
+        if pyarrow:
+            import pyarrow.dataset
+            table = pyarrow.table({"text": texts})
+            given.update(dataset=pyarrow.dataset.dataset(table), scanner=pyarrow.dataset.dataset(table).scanner(), reader=table.to_reader())
+            refused["a ChunkedArray, whose values have no name"] = table["text"]
+        if datasets:
+            data = datasets.Dataset.from_dict({"text": texts})
+            given.update(streamed=data.to_iterable_dataset(), split=data)
+            refused["a DatasetDict: pass one of its splits, data..train.. or data..test.."] = datasets.DatasetDict({"train": data, "test": data})
+            refused["an IterableDatasetDict: pass one of its splits, data..train.."] = datasets.IterableDatasetDict({"train": data.to_iterable_dataset()})
+            refused["a Column, whose values have no name"] = data["text"]
+        if torch:
+            refused["a DataLoader, which makes batches of its own: pass its data set"] = torch.utils.data.DataLoader(Items())
+        for kind, data in given.items():
+            with self.subTest(kind):
+                self.assertEqual(list(gpurun.map(concurrent_free, data, **CPU)), [] if kind == "empty" else expected)
+        for message, data in refused.items():
+            with self.subTest(message), self.assertRaisesRegex(TypeError, message):
+                gpurun.map(concurrent_free, data, **CPU)
+
+    def test_streams_of_bytes(self):
+        """A generator of records with bytes, and a stream of images, reach the function as bytes."""
+        def sizes(batch):
+            return {"n": [len(one) for one in batch["b"]], "kind": [type(one).__name__ for one in batch["b"]]}
+
+        if not package("pyarrow"):
+            self.skipTest("SKIPPED: no pyarrow")
+        result = gpurun.map(sizes, ({"i": i, "b": b"\xff" * (i % 7)} for i in range(2500)), output="out.parquet", **CPU)
+        self.assertEqual([(record["i"], record["n"], record["kind"]) for record in result], [(i, i % 7, "bytes") for i in range(2500)])
+        with self.assertRaisesRegex(TypeError, "records with bytes must make a table with the columns and types of the first ones, but: the member 'new' is new"):
+            gpurun.map(sizes, ({"b": b"1", **({"new": 1} if i == 2000 else {})} for i in range(2500)), output="new.jsonl", **CPU)
+        datasets = package("datasets")
+        if datasets and package("PIL"):
+            features = datasets.Features({"b": datasets.Image()})
+            data = datasets.Dataset.from_dict({"b": [{"bytes": b"abc", "path": None}] * 3}, features=features).to_iterable_dataset()
+            result = gpurun.map(sizes, data, output="images.parquet", **CPU)
+            self.assertEqual(([record["n"] for record in result], result.to_dataset().features["b"]), ([3] * 3, features["b"]))
 
     def test_misfit(self):
         """Values of another type than the first ones fail, and the message names the option that fits them."""
@@ -399,7 +474,12 @@ class Maps(Session):
 
     def test_wrong_data(self):
         for data, error, message in [(["a", "b c"], gpurun.UsageError, "input a does not exist; a list of texts is a list of files: for records, pass"),
-                                     ("a", gpurun.UsageError, "input a does not exist$"), (3, TypeError, "the data is 3: pass records"), ({"text": ["a"]}, TypeError, "the data is a dict")]:
+                                     ("a", gpurun.UsageError, "input a does not exist$"), (3, TypeError, "the data is 3: pass records"), (None, TypeError, "the data is None: pass records"),
+                         ({"text": "a"}, TypeError, r"the data is a dict, but data\['text'\] is a str, not a column of values: pass a list of records, \[data\]"),
+                         ({}, TypeError, "the data is an empty dict"), ({"text": ["a"], "n": []}, TypeError, "the columns of the data have different lengths: text 1, n 0"),
+                         ([1], TypeError, 'record 1 is an int, not a dict: pass {"value": value} for each value'), ([Pair("a", 1)], TypeError, r"record 1 is a Pair, not a dict: pass record._asdict\(\)"),
+                         ([Settings(1)], TypeError, "record 1 is a Settings, not a dict: pass dataclasses.asdict"), ((text for text in ["a"]), TypeError, "record 1 is the text 'a', not a dict: pass {\"text\": text}"),
+                         (b"a", TypeError, "the data is b'a': pass records"), (twice, TypeError, "such as what the function returns")]:
             with self.assertRaisesRegex(error, message):
                 gpurun.map(Model, data, **CPU)
         with self.assertRaisesRegex(gpurun.UsageError, "python=/nosuch does not run: No such file or directory"):
