@@ -1,5 +1,6 @@
 """gpurun.map: functions that travel by value, and what makes one the same."""
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -541,6 +542,166 @@ class Identities(Session):
     def test_lambdas(self):
         one, two = (lambda batch: 1), (lambda batch: 2)
         self.assertNotEqual(Function(one).digest, Function(two).digest)
+
+    # What people have in __main__: a name, a value, and what a worker computes with it; or why it is refused.
+    VALUES = """
+        import abc, array, collections, dataclasses, datetime, decimal, enum, fractions, functools, io, itertools, ipaddress, logging, operator, os, pathlib
+        import random, re, sys, threading, types, typing, uuid, weakref
+        from gpurun._function import Function
+
+        @functools.lru_cache(maxsize=None)
+        def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+        def plain(n): return n + 1
+        def doubled(function):
+            @functools.wraps(function)
+            def inner(n): return 2 * function(n)
+            return inner
+        @doubled
+        def decorated(n): return n
+        class Color(enum.Enum): RED = 1
+        class Level(enum.IntFlag): A = 1; B = 2
+        class Word(str, enum.Enum): ONE = "one"
+        @dataclasses.dataclass
+        class Point:
+            x: int = 1
+            tags: list = dataclasses.field(default_factory=list)
+        @dataclasses.dataclass(frozen=True)
+        class Frozen: x: int = 1
+        class Pair(typing.NamedTuple):
+            a: int
+            b: str = "x"
+            def both(self): return [self.a, self.b]
+        Old = collections.namedtuple("Old", "a b")
+        class Typed(typing.TypedDict): a: int
+        class Slots:
+            __slots__ = ("a",)
+            def __init__(self): self.a = 5
+        class Meta(type):
+            def __new__(kind, name, bases, members): return super().__new__(kind, name, bases, {**members, "y": 7})
+        class WithMeta(metaclass=Meta): x = 1
+        class Abstract(abc.ABC):
+            @abc.abstractmethod
+            def get(self): pass
+        class Concrete(Abstract):
+            def get(self): return 8
+        class Super(Concrete):
+            def get(self): return super().get() + 1
+        class Kinds:
+            @functools.cached_property
+            def cached(self): return 9
+            @property
+            def property(self): return 10
+            @staticmethod
+            def static(): return 11
+            @classmethod
+            def of_class(cls): return cls.__name__
+            def method(self): return self.cached
+        class Counted(dict):
+            def total(self): return sum(self.values())
+        class Text(str):
+            def twice(self): return self + self
+        class Own(Exception): pass
+        class Cycle: pass
+        cycle = Cycle(); cycle.me = cycle
+        T = typing.TypeVar("T")
+
+        table = [
+            ("cached_function", fibonacci, lambda v: v(20)), ("decorated", decorated, lambda v: v(3)), ("partial", functools.partial(plain, 1), lambda v: v()),
+            ("lambda_one", lambda n: n + 1, lambda v: v(1)), ("function", plain, lambda v: v(1)), ("bound", Kinds().method, lambda v: v()), ("bound_builtin", "-".join, lambda v: v("ab")),
+            ("static", Kinds.static, lambda v: v()), ("of_class", Kinds.of_class, lambda v: v()), ("descriptor", str.upper, lambda v: v("a")), ("property", Kinds(), lambda v: v.property + v.cached),
+            ("enum", Color, lambda v: v.RED.value), ("member", Color.RED, lambda v: v.name), ("flags", Level.A | Level.B, lambda v: v.value), ("word", Word.ONE, lambda v: v.value),
+            ("point", Point(3), lambda v: v.x), ("point_class", Point, lambda v: v(4).x), ("frozen", Frozen(2), lambda v: v.x), ("pair", Pair(1), lambda v: v.both()), ("pair_class", Pair, lambda v: v(2).both()),
+            ("old", Old(1, 2), lambda v: v.b), ("old_class", Old, lambda v: v(1, 2).a), ("typed", Typed, lambda v: v(a=1)), ("slots", Slots(), lambda v: v.a), ("metaclass", WithMeta, lambda v: v.x + v.y),
+            ("concrete", Concrete(), lambda v: v.get()), ("super", Super(), lambda v: v.get()), ("dict_of_own", Counted(a=1, b=2), lambda v: v.total()), ("text_of_own", Text("ab"), lambda v: v.twice()),
+            ("exception", Own, lambda v: v("x").args), ("raised", Own("x"), lambda v: v.args), ("cycle", cycle, lambda v: v.me is v),
+            ("regex", re.compile("a+", re.I), lambda v: bool(v.match("A"))), ("path", pathlib.Path("/a"), str), ("datetime", datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), str),
+            ("timedelta", datetime.timedelta(1), str), ("decimal", decimal.Decimal("1.5"), str), ("fraction", fractions.Fraction(1, 3), str), ("uuid", uuid.UUID(int=1), str), ("address", ipaddress.ip_address("1.2.3.4"), str),
+            ("logger", logging.getLogger("x"), lambda v: v.name), ("generic", typing.List[int], str), ("optional", typing.Optional[int], str), ("literal", typing.Literal["a"], str), ("builtin_generic", list[int], str),
+            ("variable", T, str), ("any", typing.Any, str), ("defaultdict", collections.defaultdict(list, a=[1]), lambda v: v["b"]), ("counter", collections.Counter("aab"), dict), ("ordered", collections.OrderedDict(a=1), dict),
+            ("deque", collections.deque([1], 2), lambda v: [*v, v.maxlen]), ("namespace", types.SimpleNamespace(a=1), lambda v: v.a), ("proxy", types.MappingProxyType({"a": 1}), dict), ("item", operator.itemgetter("a"), lambda v: v({"a": 1})),
+            ("array", array.array("d", [1, 2]), list), ("random", random.Random(1), lambda v: v.random()), ("buffer", io.BytesIO(b"a"), lambda v: v.read().decode()), ("set", {"b", "a"}, sorted), ("nested", {"a": [(1, {2})]}, str),
+            ("module", os.path, lambda v: v.basename("/a/b")), ("environ", os.environ, lambda v: v.get("NOSUCH")), ("long", list(range(5000)), len),
+        ]
+        refused = [("lock", threading.Lock()), ("event", threading.Event()), ("local", threading.local()), ("file", open(os.devnull)), ("generator", (n for n in [1])), ("view", memoryview(b"a")), ("reference", weakref.ref(cycle)),
+                   ("output", sys.stdout), ("single", functools.singledispatch(plain))]
+        if isinstance(typing.NewType, type):
+            table.append(("new_type", typing.NewType("N", int), lambda v: v(3)))
+        try:
+            import numpy
+        except ImportError:
+            numpy = None
+        if numpy:
+            table += [("scalar", numpy.float32(1.5), float), ("dtype", numpy.dtype("f4"), str), ("type", numpy.float32, lambda v: float(v(2))), ("date", numpy.datetime64("2024-01-01"), str), ("ufunc", numpy.sqrt, lambda v: float(v(4))),
+                      ("objects", numpy.array([{"a": 1}, None], object), lambda v: v.tolist()), ("record", numpy.zeros(2, [("a", "i4")]), lambda v: v["a"].tolist()), ("generator_of_numbers", numpy.random.default_rng(1), lambda v: float(v.random())),
+                      ("masked", numpy.ma.array([1, 2], mask=[0, 1]), lambda v: v.tolist())]
+        try:
+            import pandas, pyarrow
+        except ImportError:
+            pandas = None
+        if pandas:
+            table += [("series", pandas.Series([1, 2], index=["a", "b"]), lambda v: int(v["b"])), ("index", pandas.Index([1]), list), ("na", pandas.NA, str), ("schema", pyarrow.schema([("a", "int64")]), str), ("column", pyarrow.array([1]), lambda v: v.to_pylist())]
+    """
+
+    def test_values(self):
+        """Everyday values travel and are the same in another session; what cannot travel is refused by its name."""
+        text = self.VALUES + """
+        print(*sorted((name, Function(lambda batch: value).digest) for name, value, _ in table), sep="\\n")
+        for name, value in refused:
+            try:
+                exec("%s = value; Function(eval('lambda batch: %s'))" % (name, name))
+                print(name, "was not refused")
+            except gpurun.CannotTravel as error:
+                if not str(error).startswith(name) or "__init__(self, ctx)" not in str(error):
+                    print(name, "was refused with", error)
+        """
+        text = text.replace("import abc", "import gpurun, abc")
+        outputs = []
+        for seed in "1", "2":
+            with mock.patch.dict(os.environ, {"PYTHONHASHSEED": seed}):
+                outputs.append(self.script("values.py", text))
+        self.assertEqual(*outputs)
+        self.assertRegex(outputs[0], r"\A(\('\w+', '[0-9a-f]{64}'\)\n)+\Z")
+        digests = re.findall("[0-9a-f]{64}", outputs[0])
+        self.assertEqual(len(digests), len(set(digests)))
+
+    @unittest.skipUnless(cloudpickle, "SKIPPED: no cloudpickle: functions do not travel")
+    def test_values_travel(self):
+        """Workers compute with them what this process does."""
+        output = self.script("travel.py", self.VALUES.replace("import abc", "import gpurun, abc") + """
+        def compute(batch):
+            return {"all": [{name: repr(use(value)) for name, value, use in table}] * len(batch)}
+        here = compute([1])["all"][0]
+        for name, value, use in table:  # a random number generator goes on
+            if name.startswith("random") or name.startswith("generator") or name == "buffer":
+                value.seed(1) if name == "random" else value.seek(0) if name == "buffer" else value.bit_generator.__setstate__(numpy.random.default_rng(1).bit_generator.__getstate__())
+        there = next(iter(gpurun.map(compute, [{}], gpus="cpu:1", progress=False)))["all"]
+        for name in here:
+            if here[name] != there[name]:
+                print(name, here[name], there[name])
+        print(len(here) == len(table) == len(there))
+        """)
+        self.assertEqual(output, "True\n", output)
+
+    def test_changes_of_values(self):
+        """A change of a part of a value that its text does not show is a change."""
+        class Named(str):
+            def shown(self):
+                return self
+
+        named = Named("a")
+        first = Function(lambda batch: named).digest
+        Named.shown = lambda self: self + "!"
+        self.assertNotEqual(Function(lambda batch: named).digest, first)
+        values = collections.defaultdict(list)
+        first = Function(lambda batch: values).digest
+        values.default_factory = dict
+        self.assertNotEqual(Function(lambda batch: values).digest, first)
+        pandas = package("pandas")
+        if pandas and package("pyarrow"):
+            frame = pandas.DataFrame({"a": [1, 2]}, index=["x", "y"])
+            first = Function(lambda batch: frame).digest
+            frame.index = ["x", "z"]
+            self.assertNotEqual(Function(lambda batch: frame).digest, first)
 
     def test_arrays(self):
         try:
