@@ -174,22 +174,19 @@ def _parts(records):
     for record in itertools.chain(records, [None]):
         if record is not None:
             began = began if part else time.monotonic()
-            part.append(record if isinstance(record, dict) else dict(record))
+            part.append(record)
             size += sum(len(value) for value in record.values() if isinstance(value, (bytes, bytearray)))
             if len(part) < PART_RECORDS and size < PART_BYTES and time.monotonic() - began < PART_SECONDS:
                 continue
         if not part:
             return
         try:
-            batch = pyarrow.RecordBatch.from_pylist(part, schema)
-            new = {name for one in part for name in one} - set(batch.schema.names)
-            if schema is not None and new:
-                raise TypeError("the member %r is new" % new.pop())
+            batches = _records.table(part, schema).to_batches()
         except (pyarrow.ArrowException, TypeError) as error:
             raise TypeError("records with bytes must make a table%s, but: %s. A pyarrow.RecordBatchReader has types of your choice"
                             % ("" if schema is None else " with the columns and types of the first ones", error)) from None
-        schema, part, size = batch.schema, [], 0
-        yield batch
+        schema, part, size = batches[0].schema, [], 0
+        yield from batches
 
 
 class Records(Memory):
@@ -231,7 +228,7 @@ def _table_of(records, name):
         raise TypeError("the member %r has bytes, which need pyarrow: pip install pyarrow" % name)
     import pyarrow
     try:
-        return pyarrow.Table.from_pylist([dict(one) for one in records])
+        return _records.table(records)
     except (pyarrow.ArrowException, TypeError) as error:
         raise TypeError("the member %r has bytes, so the records must make a table, but: %s" % (name, error)) from None
 

@@ -41,6 +41,16 @@ def lines(source):
             raise TypeError("record %d%s: %s" % (i + 1, _culprit(record), error)) from None
 
 
+def table(records, schema=None):
+    """Records as a pyarrow.Table, with all of their members."""
+    import pyarrow
+    types = {} if schema is None else {field.name: field.type for field in schema}
+    names = list(dict.fromkeys([*types, *(name for record in records for name in record)]))  # from_pylist takes those of the first
+    if schema is not None and len(names) > len(types):
+        raise TypeError("the member %r is new" % names[len(types)])
+    return pyarrow.table([pyarrow.array([record.get(name) for record in records], types.get(name)) for name in names], names)
+
+
 def _is_text(record):
     """Whether a line is no object of JSON. Others may be damaged, which costs only themselves."""
     start = record.lstrip()[:1] if isinstance(record, (str, bytes, bytearray)) else ""
