@@ -272,7 +272,7 @@ class _Folder:
 def _named(message):
     """The message of the program in the terms of Python: options and calls instead of flags and commands."""
     message = message.replace("; to write events to a file, use --json-events=FILE", "").replace("run the same command", "make the same call")
-    message = message.replace("the same command", "the same call")
+    message = message.replace("the same command", "the same call").replace("gpurun retry -k FIXED, with a kernel that", "gpurun.retry(result, corrected), with a function that")
     message = re.sub(r"needs '(\w+)', which the kernel's configuration does not have", r'\g<0>: pass config={"\1": …}', message)
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:

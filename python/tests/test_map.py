@@ -254,8 +254,13 @@ class Maps(Session):
         """Values of another type than the first ones fail, and the message names the option that fits them."""
         floats = lambda batch: {"s": [1 if n < 1500 else 0.5 for n in batch["n"]]}
         records = [{"n": n} for n in range(2000)]
-        with self.assertRaisesRegex(gpurun.RecordsFailed, 'has int64; name all columns of the output, .*: columns="…,s:float64"; they are'):
+        advice = r'has int64; a retry keeps this type: gpurun.retry\(result, corrected\), .* compute all records again with force=True, and name all columns of the output: columns="…,s:float64"; they are'
+        with self.assertRaisesRegex(gpurun.RecordsFailed, advice) as raised:
             gpurun.map(floats, records, output="s.parquet", **CPU)
+        rest = gpurun.map(floats, [record for record in raised.exception.result if "_error" in record], output="rest.parquet", reprocess=True, columns=["n", "s:float64"], **CPU)
+        self.assertEqual([record["s"] for record in rest], [0.5] * 500)
+        whole = gpurun.retry("s.parquet", lambda batch: {"s": [7] * len(batch)}, **CPU)
+        self.assertEqual([record["s"] for record in whole], [1] * 1500 + [7] * 500)
         self.assertEqual(gpurun.map(floats, records, output="s.parquet", columns=["n", "s:float64"], force=True, **CPU).failed, 0)
 
     def test_imports_inside(self):
@@ -370,6 +375,20 @@ class Maps(Session):
         corrected = gpurun.retry(result, lambda batch: {"n": [0.0 for text in batch["text"]]}, gpus="cpu:1", progress=False)
         self.assertEqual([record["n"] for record in corrected][3], 0.0)
         self.assertEqual(gpurun.report(corrected)["report"]["failed"], 0)
+        self.assertEqual((len(corrected), corrected.succeeded, corrected.failed, list(corrected.failures())), (50, 50, 0, []))
+
+    def test_retry_fails(self):
+        """The result of a retry is of all records, also if some fail again."""
+        fails = lambda batch: {"n": [1 / (len(text) % 10) for text in batch["text"]]}
+        for settings in {}, {"work_dir": "jobs"}:
+            output = "%d.jsonl" % len(settings)
+            result = gpurun.map(fails, RECORDS, output=output, allow_failed=True, **CPU, **settings)
+            again = gpurun.retry(result, lambda batch: {"n": [1 / (len(text) % 20) for text in batch["text"]]}, allow_failed=True, **CPU, **settings)
+            with self.assertRaises(gpurun.RecordsFailed) as raised:
+                gpurun.retry(again, **CPU, **settings)
+            for one in again, raised.exception.result:
+                self.assertEqual((one.succeeded, one.failed, len(one), len(list(one))), (47, 3, 50, 50))
+                self.assertEqual([failure["record"] for failure in one.failures()], [0, 20, 40])
 
     def test_bytes(self):
         """Columns of bytes, and of bytes and path, reach the function as bytes, and tables pass them on."""
