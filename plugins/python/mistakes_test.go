@@ -169,3 +169,11 @@ func TestFunctionForRecords(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Images arrive as the bytes of their files.
+func TestBytesForImages(t *testing.T) {
+	_, err := call(t, start(t, "def process(batch): return {'n': [b'a'.size for _ in batch]}"), "{}")
+	if err == nil || !strings.Contains(err.Error(), "images and sounds arrive as the bytes of their files: PIL.Image.open") {
+		t.Error(err)
+	}
+}

@@ -177,7 +177,11 @@ class _Walk:
             if name in self.set_later:
                 found[name] = "set by setup"
             elif name in function.__globals__:
-                found[name] = self.value(name if function.__module__ == "__main__" else "%s.%s" % (function.__module__, name), function.__globals__[name])
+                value = function.__globals__[name]
+                found[name] = self.value(name if function.__module__ == "__main__" else "%s.%s" % (function.__module__, name), value)
+                used = _submodules(value, function.__code__) if isinstance(value, types.ModuleType) else []
+                if used:
+                    found[name] = {**found[name], "submodules": used}
             elif not hasattr(builtins, name):
                 found[name] = "not defined"
         return found
@@ -356,6 +360,14 @@ def codes(code):
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from codes(constant)
+
+
+def _submodules(module, code):
+    """The modules below one that code names: import PIL.Image, and PIL.Image in the function."""
+    found, attributes = [module.__name__], {name for part in codes(code) for name in part.co_names}
+    for one in found:
+        found += sorted("%s.%s" % (one, name) for name in attributes if "%s.%s" % (one, name) in sys.modules)
+    return found[1:]
 
 
 def stored(code):

@@ -452,6 +452,19 @@ class Maps(Session):
             importlib.reload(own_module)
             self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
 
+    def test_submodules(self):
+        """A module below a package that only nested code names is imported by workers, too."""
+        os.makedirs("own_package")
+        for name, text in ("__init__", ""), ("part", "def length(text):\n    return len(text)\n"):
+            with open("own_package/%s.py" % name, "w", encoding="utf-8") as file:
+                file.write(text)
+        self.assertIn("[2, 1]", self.script("script.py", """
+            import gpurun, own_package.part, xml.sax.saxutils
+            def lengths(batch):
+                return {"n": [own_package.part.length(xml.sax.saxutils.unescape(text)) for text in batch["text"]]}
+            print([record["n"] for record in gpurun.map(lengths, [{"text": "ab"}, {"text": "&lt;"}], gpus="cpu:1", progress=False)])
+        """))
+
     def test_moved_modules(self):
         """A job resumes after the folder of its modules has moved, as it does in each checkout of a scheduler."""
         script = """

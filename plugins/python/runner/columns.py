@@ -53,7 +53,7 @@ class Columns:
             self.take_tensor(torch, name, values)
         elif numpy is not None and isinstance(values, numpy.ndarray):
             self.take_array(numpy, name, values)
-        elif isinstance(values, (str, bytes, collections.abc.Mapping)):
+        elif isinstance(values, (str, bytes, collections.abc.Mapping, collections.abc.Set)):
             raise not_a_column(name, values, self.count)
         elif cupy is not None and isinstance(values, cupy.ndarray):  # it refuses implicit conversion to numpy
             self.later.append((name, values.copy(), lambda name, values: self.collect_array(name, values.get())))

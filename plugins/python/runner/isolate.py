@@ -16,6 +16,8 @@ class Raised:
         self.failure = {"step": task.step.name, **explain(error)}
         if takes_batch_for_record(error):
             self.failure["message"] += ": " + BATCH
+        elif isinstance(error, AttributeError) and "'bytes' object" in self.failure["message"]:
+            self.failure["message"] += ": images and sounds arrive as the bytes of their files: PIL.Image.open(io.BytesIO(data))"
         self.is_about_records = is_about_records(error)
         self.suspects = suspects(error, task) if self.is_about_records else ()
         try:
