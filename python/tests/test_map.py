@@ -438,10 +438,16 @@ class Maps(Session):
         """A module of the user's: found by workers, part of the identity, refused if its file has changed."""
         with open("own_module.py", "w", encoding="utf-8") as file:
             file.write("LIMIT = 5\ndef cut(text): return text[:LIMIT]\n")
+        with open("own_registry.py", "w", encoding="utf-8") as file:  # what a module fills is no change of its file
+            file.write("KINDS, CACHE = {}, {}\nNAMES = {}\nMORE = {'a': 1}\nMORE.update(b=2)\ndef kind(name):\n    NAMES[name] = len(NAMES)\n    return NAMES[name]\n")
         with mock.patch.object(sys, "path", [self.folder, *sys.path]):
             importlib.invalidate_caches()
             import own_module
             self.addCleanup(sys.modules.pop, "own_module")
+            import own_registry
+            self.addCleanup(sys.modules.pop, "own_registry")
+            own_registry.kind("a")
+            Function(lambda batch: own_registry.kind)
             cut = Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]})
             self.assertEqual(self.numbers(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}), [min(i, 5) for i in range(50)])
             for text, part in [("LIMIT = 6\ndef cut(text): return text[:LIMIT]\n", "LIMIT"), ("LIMIT = 5\ndef cut(text): return text[1:LIMIT]\n", "cut")]:
