@@ -16,8 +16,8 @@ ROWS = 10000  # of a table, written at a time
 PART_RECORDS, PART_BYTES, PART_SECONDS = 1000, 16 << 20, 1.0  # of a stream of records with bytes, sent at a time
 
 
-def source(data):
-    """The input of a job."""
+def source(data, as_lines=False):
+    """The input of a job. as_lines: records are lines, also if they have bytes."""
     data = _usual(data)
     paths = _records.paths(data)
     if paths is not None:
@@ -32,7 +32,7 @@ def source(data):
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__") or isinstance(data, (bytes, bytearray, type)):
         raise TypeError("the data is %s: pass records, a table, or the paths of files%s" % (
             "%.80r" % (data,), ", such as what the function returns" if callable(data) else ""))
-    return _records_of(data)
+    return Records(data) if as_lines else _records_of(data)
 
 
 def _usual(data):

@@ -151,7 +151,7 @@ def start(kernel, input, output=None, **options):
     if output is None:
         temporary = _Folder()
         output = os.path.join(temporary.path, "out.jsonl")
-    source = input if hasattr(input, "arguments") else _data.source(input)
+    source = input if hasattr(input, "arguments") else _data.source(input, as_lines=True)
     given = [*kernel_flags(kernel), *flags({**source.settings, **options}), "-o", os.fspath(output)]
     job = Job(["run", *given, "--", *source.arguments], os.fspath(output), source.write, temporary)
     job.total = None if options.keys() & {"limit", "offset", "shard"} else source.records
