@@ -61,7 +61,7 @@ func (m *members) reads() []string {
 // Streams, which may have what the files lack, are checked when their first chunk is cut.
 func (m *members) check(ctx context.Context) error {
 	needs, results := m.needs(), m.config.Results
-	if len(needs)+len(results.Asked)+len(results.Named) == 0 || m.config.inputs.Streams() {
+	if len(needs)+len(results.Asked)+len(results.Named)+len(m.plan.GroupBy) == 0 || m.config.inputs.Streams() {
 		return nil
 	}
 	var notes []string
@@ -89,8 +89,21 @@ func (m *members) check(ctx context.Context) error {
 			m.plan.note(fmt.Sprintf("%s no column %q%s", all.have(""), name, all.instead(name)))
 		}
 	}
+	if text := m.ungrouped(all); text != "" {
+		m.plan.note(text)
+	}
 	m.plan.note(notes...)
 	return nil
+}
+
+// ungrouped warns that none of the first records has the member to group by, which saves no
+// padding then; "" if one has. Later records may have it.
+func (m *members) ungrouped(all *sample) string {
+	name := m.plan.GroupBy
+	if name == "" || !all.misses(name) {
+		return ""
+	}
+	return fmt.Sprintf("%s no member %q to group by: their batches are in input order; %s", all.have(""), name, all.instead(name))
 }
 
 // lacks describes the first member that the kernel reads and none of the first records has,
@@ -111,7 +124,7 @@ func (m *members) lacks() string {
 
 // checkFirst checks the first chunk of a stream as check does files.
 func (m *members) checkFirst(c chunk.Chunk) error {
-	if len(m.reads())+len(m.config.Results.Unique) == 0 || !m.config.inputs.Streams() {
+	if len(m.reads())+len(m.config.Results.Unique)+len(m.plan.GroupBy) == 0 || !m.config.inputs.Streams() {
 		return nil
 	}
 	file, err := os.Open(c.File)
@@ -122,6 +135,9 @@ func (m *members) checkFirst(c chunk.Chunk) error {
 	var s sample
 	_ = source.EachLine(io.NewSectionReader(file, c.Offset, c.Length), sampledBytes, s.add)
 	m.first.Store(&s)
+	if text := m.ungrouped(&s); text != "" {
+		m.config.emit(Notice{Text: text})
+	}
 	for _, name := range m.needs() {
 		if e := s.lacks(name); e != nil {
 			return e

@@ -169,7 +169,7 @@ func (r *Results) Column(c Column) {
 	case slices.ContainsFunc(r.columns, func(other Column) bool { return other.Name == c.Name }):
 		r.breach("gave column %q twice", c.Name)
 	case len(r.columns) == maxColumns:
-		r.breach("gave more than %d columns", maxColumns)
+		r.breach("gave more than %d columns; give one column with a list or an object for each record", maxColumns)
 	default:
 		r.columns = append(r.columns, c)
 	}

@@ -32,7 +32,7 @@ var hints = map[fault.Code]string{
 	fault.BadInput:           "; re-create the file, or pass --bad-input skip to continue without the rest of it",
 	fault.NoColumns:          "; --keep %s keeps only these members of the records, next to the kernel's results; an output named *.parquet or *.arrow has columns to choose (--columns)",
 	fault.LateBytes:          "; --input-format %s waits for them",
-	fault.ColumnMismatch:     "; name all columns of the output, this one with a type that fits: --columns …,%s",
+	fault.ColumnMismatch:     "; a retry keeps this type: gpurun retry -k FIXED, with a kernel that returns it, computes these records alone; to change it, compute all records again with --force, and name all columns of the output: --columns …,%s",
 	fault.Archive:            "; --fetch path reads the file that a record names",
 	fault.NoRequests:         `; to make a request of each record, give openai: or serve: a prompt: --kernel-config '{"model":"MODEL","prompt":"{%s}"}'`,
 	fault.NoJob:              "; pass the output given to gpurun run with -o, and its --work-dir if it had one",

@@ -191,6 +191,7 @@ func TestUnusableResults(t *testing.T) {
 		`return [{"a": 1}]`:            "process returned 1 result for 2 records",
 		`return {"x": [1]}`:            "process returned 1 value in column 'x' for 2 records",
 		`return {"x": "ab"}`:           "column 'x' is a str, not a list of 2 values",
+		`return {"x": {1, 2}}`:         "column 'x' is a set, not a list of 2 values",
 		`return {"x": 3}`:              "column 'x' is an int, not a list of 2 values",
 		`return {3: [1, 2]}`:           "process returned a column named 3: column names must be strings",
 		`return [[{"a": 1}, 2], None]`: "process returned an int among the lines of a record",

@@ -143,3 +143,37 @@ func TestBytes(t *testing.T) {
 	k := start(t, "def process(batch): return {'x': [b'a', None, b'', bytearray(b'bc')]}")
 	expect(t, k, []string{"{}", "{}", "{}", "{}"}, []string{`x="YQ=="`, "x=null", `x=""`, `x="YmM="`})
 }
+
+// A function that is written for a record gets a batch, and the message says so.
+func TestFunctionForRecords(t *testing.T) {
+	for _, source := range []string{
+		"return {'n': len(record['text'])}",
+		"return {'n': record['text'].upper()}",
+		"return {'n': record['text'] + '!'}",
+		"return {'n': int(record['text'])}",
+		"return {'n': record.text}",
+		"record['n'] = 1; return record",
+		"return len(record['text'])",
+		"import re; return {'n': re.sub('a', 'b', record['text'])}",
+	} {
+		_, err := call(t, start(t, "def process(record): "+source), `{"text":"a"}`, `{"text":"b"}`)
+		if err == nil || !strings.Contains(err.Error(), "the function gets a batch, not a record: ") {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+	k := start(t, "async def process(record): return {'n': record['tags'].upper()}")
+	if _, err := call(t, k, `{"tags":[]}`); err != nil && strings.Contains(err.Error(), "gets a batch") {
+		t.Error(err)
+	}
+	if _, err := call(t, start(t, "def process(batch): raise TypeError('no text')"), "{}"); err == nil || strings.Contains(err.Error(), "gets a batch") {
+		t.Error(err)
+	}
+}
+
+// Images arrive as the bytes of their files.
+func TestBytesForImages(t *testing.T) {
+	_, err := call(t, start(t, "def process(batch): return {'n': [b'a'.size for _ in batch]}"), "{}")
+	if err == nil || !strings.Contains(err.Error(), "images and sounds arrive as the bytes of their files: PIL.Image.open") {
+		t.Error(err)
+	}
+}

@@ -3,35 +3,80 @@
 import collections.abc
 import hashlib
 import importlib.util
+import itertools
 import os
 import sys
+import time
+
+from gpurun_runner.failure import kind_of
 
 from gpurun import _records
 
 ROWS = 10000  # of a table, written at a time
+PART_RECORDS, PART_BYTES, PART_SECONDS = 1000, 16 << 20, 1.0  # of a stream of records with bytes, sent at a time
 
 
-def source(data):
-    """The input of a job."""
-    if isinstance(data, collections.abc.Mapping) and not hasattr(data, "features"):
-        raise TypeError(_splits(data) or "the data is a dict: pass a list of records, or a table")
+def source(data, as_lines=False):
+    """The input of a job. as_lines: records are lines, also if they have bytes."""
+    data = _usual(data)
     paths = _records.paths(data)
     if paths is not None:
         return Files(paths)
     if _is_dataset(data):
         files = _whole_files(data)
         return Tables(data, _dataset_batches, data.features, str(data._fingerprint)) if files is None else Files(files, len(data), data.features)
+    if _is_dataset(data, "IterableDataset") and data.features and has_pyarrow():
+        return Tables(data, _streamed_batches, data.features, streamed=True)
     if _arrow_of(data) is not None:
         return Tables(data, _arrow_of(data))
-    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
-        raise TypeError("the data is %r: pass records, a table, or the paths of files" % (data,))
-    return Records(data)
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__") or isinstance(data, (bytes, bytearray, type)):
+        raise TypeError("the data is %s: pass records, a table, or the paths of files%s" % (
+            "%.80r" % (data,), ", such as what the function returns" if callable(data) else ""))
+    return Records(data) if as_lines else _records_of(data)
 
 
-def _splits(data):
-    if data and all(_is_dataset(one) for one in data.values()):
-        return "the data is a DatasetDict: pass one of its splits, %s" % " or ".join("data[%r]" % name for name in data)
-    return None
+def _usual(data):
+    """Data in a usual form: columns, series and plans as a table."""
+    package = type(data).__module__.partition(".")[0]
+    if isinstance(data, collections.abc.Mapping) and not hasattr(data, "features"):
+        return _columns(data)
+    if package == "polars" and hasattr(data, "collect") and hasattr(data, "collect_schema"):  # a LazyFrame
+        return data.collect() if not hasattr(data, "iter_slices") else data
+    if package == "numpy" and getattr(getattr(data, "dtype", None), "names", None):
+        return _columns({name: data[name] for name in data.dtype.names})
+    if isinstance(getattr(data, "name", None), str) and data.name and hasattr(data, "to_frame") and package in ("pandas", "polars"):  # a Series
+        return data.to_frame()
+    if package in ("pandas", "polars", "pyarrow", "numpy", "torch") and hasattr(data, "__len__") and hasattr(data, "dtype" if package != "pyarrow" else "type") \
+            or _is_dataset(data, "arrow_dataset.Column"):
+        raise TypeError("the data is %s, whose values have no name: pass a dict of columns, {\"NAME\": data}" % kind_of(data))
+    loader = getattr(sys.modules.get("torch.utils.data"), "DataLoader", None)
+    if loader is not None and isinstance(data, loader):
+        raise TypeError("the data is a DataLoader, which makes batches of its own: pass its data set, of which each item is a dict; "
+                        "batch_size= sets the size of batches")
+    return data
+
+
+def _columns(columns):
+    """A dict of columns as a table."""
+    if not columns:
+        raise TypeError("the data is an empty dict: pass records, a table, or the paths of files")
+    for name, one in columns.items():
+        if _is_dataset(one) or _is_dataset(one, "IterableDataset") or _arrow_of(one) is not None or hasattr(one, "iter_slices") and hasattr(one, "columns"):
+            raise TypeError("the data is %s: pass one of its %s, %s" % (kind_of(columns), "splits" if _is_dataset(one) or hasattr(one, "features") else "tables",
+                                                                      " or ".join("data[%r]" % name for name in columns)))
+        if not hasattr(one, "__len__") or isinstance(one, (str, bytes, collections.abc.Mapping)):
+            raise TypeError("the data is a dict, but data[%r] is %s, not a column of values: pass a list of records, [data], or a dict of columns" % (name, kind_of(one)))
+    lengths = {name: len(one) for name, one in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise TypeError("the columns of the data have different lengths: %s" % ", ".join("%s %d" % item for item in lengths.items()))
+    values = {str(name): list(one) if len(getattr(one, "shape", ())) != 1 else one for name, one in columns.items()}
+    if has_pyarrow():
+        import pyarrow
+        try:
+            return pyarrow.table(values)
+        except (pyarrow.ArrowException, TypeError):
+            pass  # values of several types, which lines of JSON can hold
+    return [dict(zip(values, row)) for row in zip(*values.values())]
 
 
 class Files:
@@ -92,17 +137,56 @@ class Memory:
 class Tables(Memory):
     """A table, in Arrow's format."""
 
-    tabular, ending, settings = True, ".arrow", {"input_format": "arrow"}
+    tabular, ending = True, ".arrow"
 
-    def __init__(self, data, batches, features=None, known=None):
+    def __init__(self, data, batches, features=None, known=None, streamed=False):
         super().__init__(data)
-        self.batches, self.features, self.known, self.twice = batches, features, known, batches is not iter
+        self.batches, self.features, self.known, self.streamed = batches, features, known, streamed
+        self.twice = batches is not iter and not streamed
+        self.settings = {"input_format": "arrow", **_fetching(features)}
 
     def sum(self):
         return self.known or super().sum()
 
     def write(self, stream):
         _write_arrow(stream, self.batches(self.data))
+
+    def saved(self, prefix):
+        return self if self.streamed else super().saved(prefix)
+
+
+def _records_of(data):
+    """Records as lines; those of a stream in Arrow's format if the first one has bytes, which lines could have as base64 only."""
+    if isinstance(data, (list, tuple)) or not has_pyarrow():
+        return Records(data)
+    records = iter(_records.rows(data))
+    first = list(itertools.islice(records, 1))
+    again = itertools.chain(first, records)
+    source = Tables(again, _parts, streamed=True) if _has_bytes(first) is not None else Records(again)
+    source.records = _length(data)
+    return source
+
+
+def _parts(records):
+    """Record batches of records with bytes. The first one decides about types."""
+    import pyarrow
+    schema, part, size, began = None, [], 0, 0.0
+    for record in itertools.chain(records, [None]):
+        if record is not None:
+            began = began if part else time.monotonic()
+            part.append(record)
+            size += sum(len(value) for value in record.values() if isinstance(value, (bytes, bytearray)))
+            if len(part) < PART_RECORDS and size < PART_BYTES and time.monotonic() - began < PART_SECONDS:
+                continue
+        if not part:
+            return
+        try:
+            batches = _records.table(part, schema).to_batches()
+        except (pyarrow.ArrowException, TypeError) as error:
+            raise TypeError("records with bytes must make a table%s, but: %s. A pyarrow.RecordBatchReader has types of your choice"
+                            % ("" if schema is None else " with the columns and types of the first ones", error)) from None
+        schema, part, size = batches[0].schema, [], 0
+        yield from batches
 
 
 class Records(Memory):
@@ -144,7 +228,7 @@ def _table_of(records, name):
         raise TypeError("the member %r has bytes, which need pyarrow: pip install pyarrow" % name)
     import pyarrow
     try:
-        return pyarrow.Table.from_pylist([dict(one) for one in records])
+        return _records.table(records)
     except (pyarrow.ArrowException, TypeError) as error:
         raise TypeError("the member %r has bytes, so the records must make a table, but: %s" % (name, error)) from None
 
@@ -161,9 +245,12 @@ def has_pyarrow():
     return importlib.util.find_spec("pyarrow") is not None
 
 
-def _is_dataset(data):
-    datasets = sys.modules.get("datasets")
-    return datasets is not None and isinstance(data, datasets.Dataset)
+def _is_dataset(data, kind="Dataset"):
+    """Whether the data is of a class of the package datasets."""
+    found = sys.modules.get("datasets")
+    for name in kind.split("."):
+        found = getattr(found, name, None)
+    return found is not None and isinstance(data, found)
 
 
 def _whole_files(dataset):
@@ -189,6 +276,11 @@ def _dataset_batches(dataset):
         yield from table.to_batches()
 
 
+def _streamed_batches(dataset):
+    for table in dataset.with_format("arrow").iter(PART_RECORDS):
+        yield from table.to_batches()
+
+
 def _arrow_of(data):
     """What makes record batches of a table; None if it is no table, or if pyarrow is not installed."""
     if not has_pyarrow():
@@ -206,12 +298,24 @@ def _arrow_of(data):
             return lambda batch: [batch]
         if isinstance(data, pyarrow.RecordBatchReader):
             return iter
+        if type(data).__module__ == "pyarrow._dataset" and hasattr(data, "to_batches"):  # a Dataset, or a Scanner, which is read once
+            return (lambda found: found.to_batches(batch_size=ROWS)) if hasattr(data, "scanner") else lambda scanner: scanner.to_reader()
+    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns") and not _is_dataset(data):  # a relation of DuckDB, a table of ibis
+        return lambda other: pyarrow_reader(other)
     return None
+
+
+def pyarrow_reader(data):
+    import pyarrow
+    return pyarrow.RecordBatchReader.from_stream(data)
 
 
 def _pandas_batches(frame):
     import pyarrow
-    table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    try:
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    except pyarrow.ArrowException as error:
+        raise TypeError("the DataFrame has a column with values of several types: %s. Convert it: frame.astype({\"NAME\": str})" % "; ".join(map(str, error.args))) from None
     return table.replace_schema_metadata().to_batches(max_chunksize=ROWS) or [pyarrow.RecordBatch.from_pylist([], table.schema)]
 
 
@@ -250,9 +354,21 @@ class _Sum:
 
 def arrow_sum(data):
     """The checksum of a table in Arrow's format; None if it is no table that can be read twice."""
-    batches = _arrow_of(data)
-    if batches in (None, iter):
+    package, file = type(data).__module__.partition(".")[0], _Sum()
+    if not has_pyarrow() or package not in ("pandas", "polars", "pyarrow"):
         return None
-    file = _Sum()
+    import pyarrow
+    if isinstance(data, (pyarrow.Array, pyarrow.ChunkedArray)):
+        data = pyarrow.table([data], [""])
+    elif package == "pandas" and hasattr(data, "array") and not hasattr(data, "columns"):  # a Series, or an Index
+        data = data.to_frame("" if data.name is None else data.name)
+    elif package == "polars" and hasattr(data, "to_frame"):
+        data = data.to_frame()
+    if package == "pandas" and hasattr(data, "iloc"):
+        file.write(repr((list(data.columns), list(map(str, data.dtypes)), data.index.names)).encode())
+        data = pyarrow.Table.from_pandas(data, preserve_index=True).replace_schema_metadata()
+    batches = _arrow_of(data)
+    if batches is None or batches is iter:
+        return None
     _write_arrow(file, batches(data))
     return file.digest.hexdigest()

@@ -87,6 +87,7 @@ class Function:
         lines = ['"""%s, as gpurun.map received it."""' % self.name.replace("\\", "").replace('"', ""), "# Identity: " + self.digest]
         lines += ["import " + name for name in self.modules]
         lines += ["from gpurun_runner.function import Functions", "", "_functions = Functions(__file__)"]
+        lines += ["import " + name for name in sorted({name for part in _parts_of(self.tree) for name in part.get("submodules", ())})]
         lines += ["%s = _functions.%s" % (name, name) for name in self.parts]
         lines += ["%s = %r" % item for item in self.settings.items()]
         lines += ["_described = %r" % (self.described(),)]
@@ -168,6 +169,10 @@ def dumps(parts):
 
         def persistent_id(self, value):
             return later.get(id(value))
+
+        def reducer_override(self, value):
+            reduced = _identity.reduction(value)
+            return super().reducer_override(value) if reduced is None else reduced
 
     buffer = io.BytesIO()
     try:

@@ -6,6 +6,7 @@ consists of dicts, lists and strings, is stored as JSON, and differs exactly whe
 
 import ast
 import builtins
+import copyreg
 import datetime
 import decimal
 import dis
@@ -17,11 +18,13 @@ import inspect
 import json
 import linecache
 import logging
+import os
 import pathlib
 import re
 import sys
 import textwrap
 import types
+import typing
 import uuid
 
 from gpurun_runner.sources import installed
@@ -31,6 +34,8 @@ from gpurun import _own
 PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type(Ellipsis), datetime.date, datetime.time,
          datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath, re.Pattern)
 LONG = 200  # characters of a value that is stored as it is
+MANY = 1000  # items of a list that are stored one by one
+PICKLES = ("numpy", "pandas", "pyarrow", "torch")  # packages whose pickles are the same in every session, as those of Python are
 
 # Members of a class that say nothing about what it does.
 BOOKKEEPING = {"__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__",
@@ -83,18 +88,23 @@ class _Walk:
 
     def value(self, place, value):
         """The identity of a value. place is how the user reaches it."""
-        if isinstance(value, PLAIN) and not isinstance(value, enum.Enum):
+        if isinstance(value, PLAIN) and not isinstance(value, enum.Enum) and not _is_own_class(type(value)):
             return plain(value)
         if id(value) in self.met:
             return {"as": self.met[id(value)][0]}
         self.met[id(value)] = len(self.met), value
+        if type(value) in CONTAINERS:
+            return CONTAINERS[type(value)](self, place, value)
         for kinds, method in KINDS:
             if isinstance(value, kinds):
                 return method(self, place, value)
         return self.other(place, value)
 
     def items(self, place, value):
-        return {"type": type(value).__name__, "items": [self.value("%s[%d]" % (place, i), item) for i, item in enumerate(value)]}
+        trees = [self.value("%s[%d]" % (place, i), item) for i, item in enumerate(value)]
+        if len(trees) > MANY and all(isinstance(tree, str) for tree in trees):
+            trees = plain("\n".join(map(repr, trees)))
+        return {"type": type(value).__name__, "items": trees}
 
     def unordered(self, place, value):
         trees = [self.value(place, item) for item in value]
@@ -128,7 +138,8 @@ class _Walk:
         owner = value.__self__ if isinstance(getattr(value, "__self__", None), types.ModuleType) else None
         if owner is None and getattr(value, "__self__", None) is not None:
             return {"method": value.__name__, "self": self.value(place, value.__self__)}
-        return {"name": "%s.%s" % (owner.__name__ if owner else value.__module__, value.__qualname__)}
+        home = owner.__name__ if owner else getattr(value, "__module__", None) or value.__objclass__.__module__
+        return {"name": "%s.%s" % (home, value.__qualname__)}
 
     def module(self, place, value):
         if not _own.is_own(value):
@@ -166,7 +177,11 @@ class _Walk:
             if name in self.set_later:
                 found[name] = "set by setup"
             elif name in function.__globals__:
-                found[name] = self.value(name if function.__module__ == "__main__" else "%s.%s" % (function.__module__, name), function.__globals__[name])
+                value = function.__globals__[name]
+                found[name] = self.value(name if function.__module__ == "__main__" else "%s.%s" % (function.__module__, name), value)
+                used = _submodules(value, function.__code__) if isinstance(value, types.ModuleType) else []
+                if used:
+                    found[name] = {**found[name], "submodules": used}
             elif not hasattr(builtins, name):
                 found[name] = "not defined"
         return found
@@ -185,25 +200,48 @@ class _Walk:
         return {"class": value.__qualname__.rpartition("<locals>.")[2], "bases": bases, "members": self.members(value.__name__, members), **meta}
 
     def other(self, place, value):
-        """An array by its content; an object by its class and members, if that is all of it."""
+        """An array by its content; any other object by what pickle would write of it."""
         refuse_model(place, value)
         content = array(place, value)
         if content is not None:
             return content
-        state = _state(value)
-        if state is None:
-            raise no_identity(place, value)
+        if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # an array of objects
+            return {"array": str(value.shape), **self.items(place, value.ravel().tolist())}
         try:
-            return {"object": self.value(place, type(value)), "members": self.members(place, state)}
+            return self.reduced(place, value, reduction(value) or _pickled(value))
         except CannotTravel as error:
             if not installed(getattr(sys.modules.get(type(value).__module__), "__file__", None) or ""):
                 raise
             raise no_identity(place, value) from error
 
+    def reduced(self, place, value, parts):
+        """The identity of an object by the parts of its pickle: what makes it, the members, and the items."""
+        if isinstance(parts, str):  # it travels by its name
+            home = sys.modules.get(getattr(value, "__module__", None) or type(value).__module__)
+            if isinstance(value, typing.TypeVar):
+                return {"name": parts}
+            if home is None or _own.is_own(home) and _own.by_value(value):
+                raise no_identity(place, value)
+            return {"name": parts, **self.module(place, home)}
+        if parts is None:
+            raise no_identity(place, value)
+        make, arguments, state, items, mapping = (*parts, None, None, None)[:5]
+        if make is copyreg.__newobj__:
+            make, arguments = arguments[0], arguments[1:]
+        if isinstance(value, (set, frozenset)):
+            arguments, items = (), sorted(value, key=repr)
+        if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):  # of __dict__ and of __slots__
+            state = {**(state[0] or {}), **state[1]}
+        tree = {"object": self.value(place, make), "arguments": self.items(place, arguments)["items"]}
+        tree["members"] = self.members(place, state) if isinstance(state, dict) else self.value(place, state)
+        tree["items"] = self.items(place, list(items or ()))["items"]
+        tree["mapping"] = self.mapping(place, dict(mapping or ()))["items"]
+        return {name: part for name, part in tree.items() if part not in ({}, [], "None")}
 
+
+CONTAINERS = {list: _Walk.items, tuple: _Walk.items, set: _Walk.unordered, frozenset: _Walk.unordered, dict: _Walk.mapping}
 KINDS = [
-    (enum.Enum, _Walk.member), ((list, tuple), _Walk.items), ((set, frozenset), _Walk.unordered), (dict, _Walk.mapping),
-    (types.MappingProxyType, _Walk.mapping), (functools.partial, _Walk.partial), (types.MethodType, _Walk.method),
+    (enum.Enum, _Walk.member), (types.MappingProxyType, _Walk.mapping), (functools.partial, _Walk.partial), (types.MethodType, _Walk.method),
     (types.FunctionType, _Walk.function), (types.ModuleType, _Walk.module), (type, _Walk.kind), (property, _Walk.property),
     ((staticmethod, classmethod), _Walk.wrapper), (logging.Logger, _Walk.logger),
     ((types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType), _Walk.builtin),
@@ -229,7 +267,7 @@ def array(place, value):
         text, data = "%s %s" % (value.dtype, tuple(value.shape)), value.reshape(-1).view(sys.modules["torch"].uint8).numpy() if value.numel() else b""
     elif package == "numpy" and hasattr(value, "tobytes") and hasattr(value, "dtype"):
         if value.dtype.hasobject:
-            raise no_identity(place, value)
+            return None
         text, data = "%s %s" % (value.dtype.str, value.shape), value.tobytes()
     elif package in ("pandas", "polars", "pyarrow"):
         return table(value)
@@ -239,7 +277,7 @@ def array(place, value):
 
 
 def table(value):
-    """The identity of a table by its content in Arrow's format; None for anything else."""
+    """The identity of a table or a column by its content in Arrow's format; None for anything else."""
     from gpurun import _data
     sum = _data.arrow_sum(value)
     return None if sum is None else {"table": type(value).__name__, "sha256": sum}
@@ -258,18 +296,36 @@ def no_identity(place, value):
                         "yourself when the function is the same" % (place, type(value).__module__, type(value).__qualname__))
 
 
-def _state(value):
-    """The members of an object that has nothing else; None if it may have."""
+def reduction(value):
+    """How a value travels that cloudpickle does not pickle, or not by value, as __reduce__ has it; None for others."""
+    if isinstance(value, functools._lru_cache_wrapper) and _own.by_value(value):
+        about = value.cache_parameters()
+        return functools._lru_cache_wrapper, (value.__wrapped__, about["maxsize"], about["typed"], functools._CacheInfo), dict(vars(value))
+    if isinstance(value, functools.cached_property):  # has a lock until Python 3.12
+        return functools.cached_property, (value.func,), {"attrname": value.attrname}
+    if isinstance(typing.NewType, type) and isinstance(value, typing.NewType) and _own.by_value(value):
+        return typing.NewType, (value.__name__, value.__supertype__)
+    if value is os.environ:
+        return getattr, (os, "environ")
+    return None
+
+
+def _pickled(value):
+    """What an object has for pickle, as __reduce__ has it; None if that may differ from one session to the next, or if there
+    is nothing."""
     kind = type(value)
-    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__:
+    usual = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    if not usual and not _is_own_class(kind) and kind.__module__.partition(".")[0] not in PICKLES and not _own.is_python(kind.__module__):
         return None
-    slots = [name for base in kind.__mro__ for name in ([base.__slots__] if isinstance(vars(base).get("__slots__"), str) else vars(base).get("__slots__", ()))]
-    if kind.__basicsize__ > object.__basicsize__ and not hasattr(value, "__dict__") and not slots:
-        return None  # it holds something in C
-    if any("__slots__" not in vars(base) and base.__flags__ & 1 << 9 == 0 and base is not object for base in kind.__mro__):
-        return None  # a base class written in C
-    state = {name: getattr(value, name) for name in slots if name not in ("__dict__", "__weakref__") and hasattr(value, name)}
-    return {**state, **getattr(value, "__dict__", {})}
+    try:
+        return copyreg.dispatch_table[kind](value) if kind in copyreg.dispatch_table else value.__reduce_ex__(4)
+    except Exception:
+        return None
+
+
+def _is_own_class(kind):
+    home = sys.modules.get(kind.__module__)
+    return home is not None and _own.is_own(home)
 
 
 _EMPTY = object()
@@ -304,6 +360,14 @@ def codes(code):
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from codes(constant)
+
+
+def _submodules(module, code):
+    """The modules below one that code names: import PIL.Image, and PIL.Image in the function."""
+    found, attributes = [module.__name__], {name for part in codes(code) for name in part.co_names}
+    for one in found:
+        found += sorted("%s.%s" % (one, name) for name in attributes if "%s.%s" % (one, name) in sys.modules)
+    return found[1:]
 
 
 def stored(code):

@@ -151,7 +151,7 @@ def start(kernel, input, output=None, **options):
     if output is None:
         temporary = _Folder()
         output = os.path.join(temporary.path, "out.jsonl")
-    source = input if hasattr(input, "arguments") else _data.source(input)
+    source = input if hasattr(input, "arguments") else _data.source(input, as_lines=True)
     given = [*kernel_flags(kernel), *flags({**source.settings, **options}), "-o", os.fspath(output)]
     job = Job(["run", *given, "--", *source.arguments], os.fspath(output), source.write, temporary)
     job.total = None if options.keys() & {"limit", "offset", "shard"} else source.records
@@ -272,7 +272,8 @@ class _Folder:
 def _named(message):
     """The message of the program in the terms of Python: options and calls instead of flags and commands."""
     message = message.replace("; to write events to a file, use --json-events=FILE", "").replace("run the same command", "make the same call")
-    message = message.replace("the same command", "the same call")
+    message = message.replace("the same command", "the same call").replace("gpurun retry -k FIXED, with a kernel that", "gpurun.retry(result, corrected), with a function that")
+    message = re.sub(r"needs '(\w+)', which the kernel's configuration does not have", r'\g<0>: pass config={"\1": …}', message)
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
         return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+| …[^\s;]+)?", _option, message)

@@ -43,6 +43,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
         output, temporary = cached(functions, source, settings)
     output = os.path.expanduser(output)
     folder = job_folder(output, settings.get("work_dir"))
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
     given, source = source, source.saved(copy_of(folder))
     kernel = save(function, functions, folder)
 
@@ -237,13 +238,25 @@ def _with_settings(function):
 
 def retry(result, function=None, *, progress=None, allow_failed=False, **settings):
     """Compute the failed records of a finished job again, with the same function or with a corrected one, and
-    return the new result. result is what gpurun.map returned, or the path of its output."""
+    return the new result, of all records. result is what gpurun.map returned, or the path of its output."""
     output = result.output if isinstance(result, Result) else os.fspath(result)
     kernel = None
     if function is not None:
         kernel = save(function, steps(function), job_folder(output, settings.get("work_dir")))
-    again = attempt(lambda: _job.retry(kernel, output, progress=progress, allow_failed=allow_failed, **settings))
+    try:
+        again = attempt(lambda: _job.retry(kernel, output, progress=progress, allow_failed=allow_failed, **settings))
+    except _job.RecordsFailed as error:
+        error.result = _whole(error.result, result, settings)
+        raise
+    again = _whole(again, result, settings)
     finish(again, job_folder(output, settings.get("work_dir")))
+    return again
+
+
+def _whole(again, result, settings):
+    """The result of a retry with the report of all records of the output."""
+    folder = {"work_dir": settings["work_dir"]} if settings.get("work_dir") else {}
+    again.report = _job.query("report", "--json", *_job.flags({"python": None, **folder}), again.output)["report"]
     again._temporary, again._features = getattr(result, "_temporary", None), getattr(result, "_features", None)
     return again
 

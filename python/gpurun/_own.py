@@ -61,6 +61,12 @@ def not_found():
     return [one for one in loaded if one.__name__ != "__main__" and not is_found(one)]
 
 
+def is_python(name):
+    """Whether a module belongs to Python itself."""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    return name in sys.modules and (path is None or path.startswith(LIBRARY) and not installed(path))
+
+
 def library(name):
     """What is known about an installed module: its name, and the version of its package."""
     top = name.partition(".")[0]
@@ -152,11 +158,15 @@ def _functions(module):
 
 
 def _constants(ast, tree):
-    """The names that a file binds once, to a literal."""
+    """The names that a file binds once, to a literal that it does not change, as it does a registry or a cache."""
+    changed = {node.value.id for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name)
+               and (isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load))}
     bound = [target.id for node in ast.walk(tree) for target in ([node] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else [])]
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and bound.count(node.targets[0].id) == 1:
             try:
-                yield node.targets[0].id, ast.literal_eval(node.value)
+                name, value = node.targets[0].id, ast.literal_eval(node.value)
             except (ValueError, TypeError):
                 continue
+            if not isinstance(value, (list, dict, set)) or value and name not in changed:
+                yield name, value

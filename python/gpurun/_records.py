@@ -6,6 +6,7 @@ import json
 import os
 
 from gpurun_runner.encode import Encoder
+from gpurun_runner.failure import kind_of
 
 ROWS = 1000  # of a table, converted at a time
 
@@ -32,10 +33,42 @@ def _is_path(value):
 def lines(source):
     """The records of a source as lines of JSON."""
     for i, record in enumerate(rows(source)):
+        if not isinstance(record, (collections.abc.Mapping, str, bytes, bytearray)) or i == 0 and _is_text(record):
+            raise TypeError("record %d is %s, not a dict%s" % (i + 1, "the text %.50r" % record if isinstance(record, str) else kind_of(record), _advice(record)))
         try:
             yield line(record)
         except (TypeError, ValueError) as error:
             raise TypeError("record %d%s: %s" % (i + 1, _culprit(record), error)) from None
+
+
+def table(records, schema=None):
+    """Records as a pyarrow.Table, with all of their members."""
+    import pyarrow
+    types = {} if schema is None else {field.name: field.type for field in schema}
+    names = list(dict.fromkeys([*types, *(name for record in records for name in record)]))  # from_pylist takes those of the first
+    if schema is not None and len(names) > len(types):
+        raise TypeError("the member %r is new" % names[len(types)])
+    return pyarrow.table([pyarrow.array([record.get(name) for record in records], types.get(name)) for name in names], names)
+
+
+def _is_text(record):
+    """Whether a line is no object of JSON. Others may be damaged, which costs only themselves."""
+    start = record.lstrip()[:1] if isinstance(record, (str, bytes, bytearray)) else ""
+    return bool(start) and start not in ("{", b"{")
+
+
+def _advice(record):
+    if isinstance(record, (str, bytes, bytearray)):
+        return ': pass {"text": text} for each text'
+    if record is None or hasattr(record, "columns"):
+        return ""
+    if hasattr(record, "_asdict"):
+        return ": pass record._asdict() for each record"
+    if hasattr(type(record), "__dataclass_fields__"):
+        return ": pass dataclasses.asdict(record) for each record"
+    if isinstance(record, (list, tuple)):
+        return ": pass dict(zip(names, values)) for each record"
+    return ': pass {"value": value} for each value'
 
 
 def _culprit(record):
@@ -57,6 +90,8 @@ def rows(source):
         return (row for part in source.iter_slices(ROWS) for row in part.to_dicts())
     if hasattr(source, "to_pylist") and hasattr(source, "slice"):  # pyarrow
         return (row for at in range(0, len(source), ROWS) for row in source.slice(at, ROWS).to_pylist())
+    if not hasattr(source, "__iter__") and hasattr(source, "__len__"):  # as data sets of torch are
+        return (source[i] for i in range(len(source)))
     return source
 
 

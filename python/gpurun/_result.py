@@ -1,9 +1,13 @@
 """The result of a job."""
 
 import gzip
+import io
 import json
 import os
 
+from gpurun import _records
+
+BLOCK = 16 << 20  # bytes of JSON lines that a core reads at a time; a longer record is read in another way
 TABLES = (".parquet", ".pq")
 ARROW = (".arrow", ".feather")
 
@@ -59,7 +63,7 @@ class Result:
         import pyarrow
         paths = self._files()
         if not paths or not all(path.endswith(TABLES + ARROW) for path in paths):
-            return pyarrow.Table.from_pylist(list(self.records()))
+            return _table_of_lines(paths) or _records.table(list(self.records()))
         table = pyarrow.concat_tables(map(_table, paths))
         return table.drop_columns(["_error"]) if not self.failed and "_error" in table.column_names else table
 
@@ -72,7 +76,19 @@ class Result:
             for name in _documents(table.schema):
                 frame[name] = frame[name].map(lambda text: None if text is None else json.loads(text))
             return frame
-        return pandas.DataFrame(list(self.records()))
+        try:
+            table = _table_of_lines(self._files())
+        except ImportError:
+            table = None
+        if table is None or not all(_is_plain(field) for field in table.schema):
+            return pandas.DataFrame(list(self.records()))
+        frame = table.to_pandas()
+        for field in table.schema:  # as json.loads has them
+            if pyarrow_types().is_list(field.type):
+                frame[field.name] = table.column(field.name).to_pylist()
+            elif field.name == "_error":
+                frame[field.name] = frame[field.name].map(lambda error: error and {name: value for name, value in error.items() if value is not None})
+        return frame
 
     def to_dataset(self):
         """The output as a datasets.Dataset. Columns of the Dataset that it was made of keep what they are: images, labels."""
@@ -96,6 +112,63 @@ class Result:
         return "<Result of %s: %d succeeded, %d failed, %d dropped>" % (self.output, self.succeeded, self.failed, self.dropped)
 
 
+def pyarrow_types():
+    import pyarrow.types
+    return pyarrow.types
+
+
+def _is_plain(field):
+    """Whether pyarrow reads a member of lines as json.loads does: in a struct, it gives each object the members of all."""
+    types = pyarrow_types()
+    if field.name == "_error" and types.is_struct(field.type):
+        return not any(types.is_nested(one.type) for one in field.type)
+    return not types.is_nested(field.type) or types.is_list(field.type) and not types.is_nested(field.type.value_type)
+
+
+def _table_of_lines(paths):
+    """Files of JSON lines as a pyarrow.Table, read on all cores; None if they do not make one."""
+    import pyarrow.json
+    tables = []
+    try:
+        for path in paths:
+            texts = _with_texts(_first_lines(path).schema)
+            table = _read_lines(path, texts)
+            texts = _with_texts(table.schema)
+            tables.append(table if texts is None else _read_lines(path, texts))
+        return pyarrow.concat_tables(tables, promote_options="default") if tables else None
+    except (pyarrow.ArrowException, TypeError, UnicodeDecodeError):
+        return None
+
+
+def _first_lines(path):
+    import pyarrow.json
+    with _lines(path) as file:
+        lines = file.readlines(1 << 20)
+    return pyarrow.json.read_json(io.BytesIO(b"".join(lines)))
+
+
+def _read_lines(path, schema):
+    import pyarrow.json
+    with _lines(path) as file:
+        return pyarrow.json.read_json(file, pyarrow.json.ReadOptions(block_size=BLOCK), pyarrow.json.ParseOptions(explicit_schema=schema))
+
+
+def _with_texts(schema):
+    """A schema with strings for its times; None if it has none."""
+    import pyarrow
+    def text(kind):
+        if pyarrow.types.is_temporal(kind):
+            return pyarrow.string()
+        if pyarrow.types.is_list(kind):
+            return pyarrow.list_(text(kind.value_type))
+        if pyarrow.types.is_struct(kind):
+            return pyarrow.struct([(field.name, text(field.type)) for field in kind])
+        return kind
+
+    changed = pyarrow.schema([(field.name, text(field.type)) for field in schema])
+    return None if changed.equals(schema) else changed
+
+
 def _documents(schema):
     """The columns of a table that gpurun stores as JSON text: their values are objects, or have different types."""
     return [name for name in json.loads((schema.metadata or {}).get(b"gpurun.json", b"[]")) if name in schema.names]
@@ -116,7 +189,6 @@ def _lines(path):
             import zstandard
         except ImportError:
             raise ImportError("reading %s needs the package zstandard: pip install zstandard" % path) from None
-        import io
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), read_across_frames=True, closefd=True))
     return open(path, "rb")
 

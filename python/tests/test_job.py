@@ -93,6 +93,31 @@ class Jobs(unittest.TestCase):
         self.assertEqual(list(result)[7], {"id": 7, "text": "xxxxxxx", "n": 7})
         self.assertEqual(result.to_arrow().column("n").to_pylist(), list(range(100)))
 
+    def test_lines_as_table(self):
+        """JSON lines as a table: types and values are those of their records."""
+        kernel = self.write("mixed.py", """
+def process(batch):
+    return [{"i": n, "f": n / 2 if n else 1, "big": 10 ** 17 + n, "date": "2024-01-0%d" % (n + 1), "tags": ["a"] * n, "ok": None if n == 1 else n == 0, **({"late": n} if n > 1 else {}),
+             **({"_error": "no"} if n == 2 else {})} for n in batch["n"]]
+""")
+        try:
+            import pandas, pyarrow
+        except ImportError:
+            self.skipTest("SKIPPED: no pandas, or no pyarrow")
+        same = lambda frame: frame.astype(object).where(frame.notna(), None).to_dict("records")
+        for name in "out.jsonl", "out.jsonl.gz":
+            result = gpurun.run(kernel, [{"n": n} for n in range(4)], os.path.join(self.folder, name), allow_failed=True, **CPU)
+            records = list(result)
+            frame, names = result.to_pandas(), {name for record in records for name in record}
+            self.assertEqual(same(frame), same(pandas.DataFrame(records)[list(frame)]))
+            self.assertEqual((set(frame), str(frame.dtypes["i"]), str(frame.dtypes["f"])), (names, str(pandas.DataFrame(records).dtypes["i"]), "float64"))
+            self.assertEqual(set(result.to_arrow().column_names), names)
+            self.assertEqual(result.to_arrow().select(["i", "date"]).to_pylist(), [{"i": record.get("i"), "date": record.get("date")} for record in records])
+        for value in ['{"a":1}', '[[1]]', '123456789012345678901234567890', '"text"']:  # what pyarrow reads in another way, or not at all
+            given = ['{"x":%s}' % value, '{"x":{"b":2}}']
+            result = gpurun.run("echo", given, os.path.join(self.folder, "x.jsonl"), force=True, **CPU)
+            self.assertEqual(result.to_pandas()["x"].tolist(), [json.loads(value), {"b": 2}])
+
     def test_functions(self):
         def shout(batch):
             return {}

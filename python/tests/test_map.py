@@ -1,5 +1,6 @@
 """gpurun.map: functions that travel by value, and what makes one the same."""
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -15,6 +16,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import typing
 import unittest
 from unittest import mock
 
@@ -54,6 +56,11 @@ class Color(enum.Enum):
 @dataclasses.dataclass
 class Settings:
     factor: int = 3
+
+
+class Pair(typing.NamedTuple):
+    text: str
+    n: int
 
 
 class Meta(type):
@@ -115,6 +122,11 @@ class Session(unittest.TestCase):
         return done.stdout + done.stderr
 
 
+def package(name):
+    """A package; None if it is not installed."""
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
 @unittest.skipUnless(cloudpickle, "SKIPPED: no cloudpickle: functions do not travel")
 class Maps(Session):
 
@@ -174,12 +186,81 @@ class Maps(Session):
         gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
         self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
 
+    def test_kinds_of_data(self):
+        """What people have is read as they mean it."""
+        class Items:  # as data sets of torch are
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, i):
+                return {"text": ["a", "bc"][i] if i < 2 else 1 / 0}
+
+        texts, expected = ["a", "bc"], [{"text": "a", "n": 1}, {"text": "bc", "n": 2}]
+        given = {"columns": {"text": texts}, "items": Items(), "records": map(dict, [{"text": "a"}, {"text": "bc"}]), "empty": []}
+        refused = {}
+        pandas, polars, numpy, pyarrow, datasets, torch = map(package, ("pandas", "polars", "numpy", "pyarrow", "datasets", "torch"))
+        if pandas:
+            series = pandas.Series(texts, name="text")
+            given.update(series=series, columns_series={"text": series})
+            refused["a Series, whose values have no name: pass a dict of columns"] = pandas.Series(texts)
+            refused["pass one of its tables, data..train.."] = {"train": pandas.DataFrame(), "test": pandas.DataFrame()}
+            if pyarrow:
+                refused["values of several types: .*column m.*Convert it: frame.astype"] = pandas.DataFrame({"text": texts, "m": [1, "x"]})
+        if polars:
+            frame = polars.DataFrame({"text": texts})
+            given.update(lazy=frame.lazy(), polars_series=frame["text"])
+        if numpy:
+            given.update(array={"text": numpy.array(texts)}, rows=numpy.array([("a",), ("bc",)], [("text", "U2")]))
+            refused["a ndarray, whose values have no name"] = numpy.array(texts)
+        if pyarrow:
+            import pyarrow.dataset
+            table = pyarrow.table({"text": texts})
+            given.update(dataset=pyarrow.dataset.dataset(table), scanner=pyarrow.dataset.dataset(table).scanner(), reader=table.to_reader())
+            refused["a ChunkedArray, whose values have no name"] = table["text"]
+        if datasets:
+            data = datasets.Dataset.from_dict({"text": texts})
+            given.update(streamed=data.to_iterable_dataset(), split=data)
+            refused["a DatasetDict: pass one of its splits, data..train.. or data..test.."] = datasets.DatasetDict({"train": data, "test": data})
+            refused["an IterableDatasetDict: pass one of its splits, data..train.."] = datasets.IterableDatasetDict({"train": data.to_iterable_dataset()})
+            refused["a Column, whose values have no name"] = data["text"]
+        if torch:
+            refused["a DataLoader, which makes batches of its own: pass its data set"] = torch.utils.data.DataLoader(Items())
+        for kind, data in given.items():
+            with self.subTest(kind):
+                self.assertEqual(list(gpurun.map(concurrent_free, data, **CPU)), [] if kind == "empty" else expected)
+        for message, data in refused.items():
+            with self.subTest(message), self.assertRaisesRegex(TypeError, message):
+                gpurun.map(concurrent_free, data, **CPU)
+
+    def test_streams_of_bytes(self):
+        """A generator of records with bytes, and a stream of images, reach the function as bytes."""
+        def sizes(batch):
+            return {"n": [len(one) for one in batch["b"]], "kind": [type(one).__name__ for one in batch["b"]]}
+
+        if not package("pyarrow"):
+            self.skipTest("SKIPPED: no pyarrow")
+        result = gpurun.map(sizes, ({"i": i, "b": b"\xff" * (i % 7)} for i in range(2500)), output="out.parquet", **CPU)
+        self.assertEqual([(record["i"], record["n"], record["kind"]) for record in result], [(i, i % 7, "bytes") for i in range(2500)])
+        with self.assertRaisesRegex(TypeError, "records with bytes must make a table with the columns and types of the first ones, but: the member 'new' is new"):
+            gpurun.map(sizes, ({"b": b"1", **({"new": 1} if i == 2000 else {})} for i in range(2500)), output="new.jsonl", **CPU)
+        datasets = package("datasets")
+        if datasets and package("PIL"):
+            features = datasets.Features({"b": datasets.Image()})
+            data = datasets.Dataset.from_dict({"b": [{"bytes": b"abc", "path": None}] * 3}, features=features).to_iterable_dataset()
+            result = gpurun.map(sizes, data, output="images.parquet", **CPU)
+            self.assertEqual(([record["n"] for record in result], result.to_dataset().features["b"]), ([3] * 3, features["b"]))
+
     def test_misfit(self):
         """Values of another type than the first ones fail, and the message names the option that fits them."""
         floats = lambda batch: {"s": [1 if n < 1500 else 0.5 for n in batch["n"]]}
         records = [{"n": n} for n in range(2000)]
-        with self.assertRaisesRegex(gpurun.RecordsFailed, 'has int64; name all columns of the output, .*: columns="…,s:float64"; they are'):
+        advice = r'has int64; a retry keeps this type: gpurun.retry\(result, corrected\), .* compute all records again with force=True, and name all columns of the output: columns="…,s:float64"; they are'
+        with self.assertRaisesRegex(gpurun.RecordsFailed, advice) as raised:
             gpurun.map(floats, records, output="s.parquet", **CPU)
+        rest = gpurun.map(floats, [record for record in raised.exception.result if "_error" in record], output="rest.parquet", reprocess=True, columns=["n", "s:float64"], **CPU)
+        self.assertEqual([record["s"] for record in rest], [0.5] * 500)
+        whole = gpurun.retry("s.parquet", lambda batch: {"s": [7] * len(batch)}, **CPU)
+        self.assertEqual([record["s"] for record in whole], [1] * 1500 + [7] * 500)
         self.assertEqual(gpurun.map(floats, records, output="s.parquet", columns=["n", "s:float64"], force=True, **CPU).failed, 0)
 
     def test_imports_inside(self):
@@ -294,6 +375,20 @@ class Maps(Session):
         corrected = gpurun.retry(result, lambda batch: {"n": [0.0 for text in batch["text"]]}, gpus="cpu:1", progress=False)
         self.assertEqual([record["n"] for record in corrected][3], 0.0)
         self.assertEqual(gpurun.report(corrected)["report"]["failed"], 0)
+        self.assertEqual((len(corrected), corrected.succeeded, corrected.failed, list(corrected.failures())), (50, 50, 0, []))
+
+    def test_retry_fails(self):
+        """The result of a retry is of all records, also if some fail again."""
+        fails = lambda batch: {"n": [1 / (len(text) % 10) for text in batch["text"]]}
+        for settings in {}, {"work_dir": "jobs"}:
+            output = "%d.jsonl" % len(settings)
+            result = gpurun.map(fails, RECORDS, output=output, allow_failed=True, **CPU, **settings)
+            again = gpurun.retry(result, lambda batch: {"n": [1 / (len(text) % 20) for text in batch["text"]]}, allow_failed=True, **CPU, **settings)
+            with self.assertRaises(gpurun.RecordsFailed) as raised:
+                gpurun.retry(again, **CPU, **settings)
+            for one in again, raised.exception.result:
+                self.assertEqual((one.succeeded, one.failed, len(one), len(list(one))), (47, 3, 50, 50))
+                self.assertEqual([failure["record"] for failure in one.failures()], [0, 20, 40])
 
     def test_bytes(self):
         """Columns of bytes, and of bytes and path, reach the function as bytes, and tables pass them on."""
@@ -343,10 +438,16 @@ class Maps(Session):
         """A module of the user's: found by workers, part of the identity, refused if its file has changed."""
         with open("own_module.py", "w", encoding="utf-8") as file:
             file.write("LIMIT = 5\ndef cut(text): return text[:LIMIT]\n")
+        with open("own_registry.py", "w", encoding="utf-8") as file:  # what a module fills is no change of its file
+            file.write("KINDS, CACHE = {}, {}\nNAMES = {}\nMORE = {'a': 1}\nMORE.update(b=2)\ndef kind(name):\n    NAMES[name] = len(NAMES)\n    return NAMES[name]\n")
         with mock.patch.object(sys, "path", [self.folder, *sys.path]):
             importlib.invalidate_caches()
             import own_module
             self.addCleanup(sys.modules.pop, "own_module")
+            import own_registry
+            self.addCleanup(sys.modules.pop, "own_registry")
+            own_registry.kind("a")
+            Function(lambda batch: own_registry.kind)
             cut = Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]})
             self.assertEqual(self.numbers(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}), [min(i, 5) for i in range(50)])
             for text, part in [("LIMIT = 6\ndef cut(text): return text[:LIMIT]\n", "LIMIT"), ("LIMIT = 5\ndef cut(text): return text[1:LIMIT]\n", "cut")]:
@@ -356,6 +457,19 @@ class Maps(Session):
                     Function(lambda batch: own_module.cut)
             importlib.reload(own_module)
             self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
+
+    def test_submodules(self):
+        """A module below a package that only nested code names is imported by workers, too."""
+        os.makedirs("own_package")
+        for name, text in ("__init__", ""), ("part", "def length(text):\n    return len(text)\n"):
+            with open("own_package/%s.py" % name, "w", encoding="utf-8") as file:
+                file.write(text)
+        self.assertIn("[2, 1]", self.script("script.py", """
+            import gpurun, own_package.part, xml.sax.saxutils
+            def lengths(batch):
+                return {"n": [own_package.part.length(xml.sax.saxutils.unescape(text)) for text in batch["text"]]}
+            print([record["n"] for record in gpurun.map(lengths, [{"text": "ab"}, {"text": "&lt;"}], gpus="cpu:1", progress=False)])
+        """))
 
     def test_moved_modules(self):
         """A job resumes after the folder of its modules has moved, as it does in each checkout of a scheduler."""
@@ -399,7 +513,12 @@ class Maps(Session):
 
     def test_wrong_data(self):
         for data, error, message in [(["a", "b c"], gpurun.UsageError, "input a does not exist; a list of texts is a list of files: for records, pass"),
-                                     ("a", gpurun.UsageError, "input a does not exist$"), (3, TypeError, "the data is 3: pass records"), ({"text": ["a"]}, TypeError, "the data is a dict")]:
+                                     ("a", gpurun.UsageError, "input a does not exist$"), (3, TypeError, "the data is 3: pass records"), (None, TypeError, "the data is None: pass records"),
+                         ({"text": "a"}, TypeError, r"the data is a dict, but data\['text'\] is a str, not a column of values: pass a list of records, \[data\]"),
+                         ({}, TypeError, "the data is an empty dict"), ({"text": ["a"], "n": []}, TypeError, "the columns of the data have different lengths: text 1, n 0"),
+                         ([1], TypeError, 'record 1 is an int, not a dict: pass {"value": value} for each value'), ([Pair("a", 1)], TypeError, r"record 1 is a Pair, not a dict: pass record._asdict\(\)"),
+                         ([Settings(1)], TypeError, "record 1 is a Settings, not a dict: pass dataclasses.asdict"), ((text for text in ["a"]), TypeError, "record 1 is the text 'a', not a dict: pass {\"text\": text}"),
+                         (b"a", TypeError, "the data is b'a': pass records"), (twice, TypeError, "such as what the function returns")]:
             with self.assertRaisesRegex(error, message):
                 gpurun.map(Model, data, **CPU)
         with self.assertRaisesRegex(gpurun.UsageError, "python=/nosuch does not run: No such file or directory"):
@@ -461,6 +580,166 @@ class Identities(Session):
     def test_lambdas(self):
         one, two = (lambda batch: 1), (lambda batch: 2)
         self.assertNotEqual(Function(one).digest, Function(two).digest)
+
+    # What people have in __main__: a name, a value, and what a worker computes with it; or why it is refused.
+    VALUES = """
+        import abc, array, collections, dataclasses, datetime, decimal, enum, fractions, functools, io, itertools, ipaddress, logging, operator, os, pathlib
+        import random, re, sys, threading, types, typing, uuid, weakref
+        from gpurun._function import Function
+
+        @functools.lru_cache(maxsize=None)
+        def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+        def plain(n): return n + 1
+        def doubled(function):
+            @functools.wraps(function)
+            def inner(n): return 2 * function(n)
+            return inner
+        @doubled
+        def decorated(n): return n
+        class Color(enum.Enum): RED = 1
+        class Level(enum.IntFlag): A = 1; B = 2
+        class Word(str, enum.Enum): ONE = "one"
+        @dataclasses.dataclass
+        class Point:
+            x: int = 1
+            tags: list = dataclasses.field(default_factory=list)
+        @dataclasses.dataclass(frozen=True)
+        class Frozen: x: int = 1
+        class Pair(typing.NamedTuple):
+            a: int
+            b: str = "x"
+            def both(self): return [self.a, self.b]
+        Old = collections.namedtuple("Old", "a b")
+        class Typed(typing.TypedDict): a: int
+        class Slots:
+            __slots__ = ("a",)
+            def __init__(self): self.a = 5
+        class Meta(type):
+            def __new__(kind, name, bases, members): return super().__new__(kind, name, bases, {**members, "y": 7})
+        class WithMeta(metaclass=Meta): x = 1
+        class Abstract(abc.ABC):
+            @abc.abstractmethod
+            def get(self): pass
+        class Concrete(Abstract):
+            def get(self): return 8
+        class Super(Concrete):
+            def get(self): return super().get() + 1
+        class Kinds:
+            @functools.cached_property
+            def cached(self): return 9
+            @property
+            def property(self): return 10
+            @staticmethod
+            def static(): return 11
+            @classmethod
+            def of_class(cls): return cls.__name__
+            def method(self): return self.cached
+        class Counted(dict):
+            def total(self): return sum(self.values())
+        class Text(str):
+            def twice(self): return self + self
+        class Own(Exception): pass
+        class Cycle: pass
+        cycle = Cycle(); cycle.me = cycle
+        T = typing.TypeVar("T")
+
+        table = [
+            ("cached_function", fibonacci, lambda v: v(20)), ("decorated", decorated, lambda v: v(3)), ("partial", functools.partial(plain, 1), lambda v: v()),
+            ("lambda_one", lambda n: n + 1, lambda v: v(1)), ("function", plain, lambda v: v(1)), ("bound", Kinds().method, lambda v: v()), ("bound_builtin", "-".join, lambda v: v("ab")),
+            ("static", Kinds.static, lambda v: v()), ("of_class", Kinds.of_class, lambda v: v()), ("descriptor", str.upper, lambda v: v("a")), ("property", Kinds(), lambda v: v.property + v.cached),
+            ("enum", Color, lambda v: v.RED.value), ("member", Color.RED, lambda v: v.name), ("flags", Level.A | Level.B, lambda v: v.value), ("word", Word.ONE, lambda v: v.value),
+            ("point", Point(3), lambda v: v.x), ("point_class", Point, lambda v: v(4).x), ("frozen", Frozen(2), lambda v: v.x), ("pair", Pair(1), lambda v: v.both()), ("pair_class", Pair, lambda v: v(2).both()),
+            ("old", Old(1, 2), lambda v: v.b), ("old_class", Old, lambda v: v(1, 2).a), ("typed", Typed, lambda v: v(a=1)), ("slots", Slots(), lambda v: v.a), ("metaclass", WithMeta, lambda v: v.x + v.y),
+            ("concrete", Concrete(), lambda v: v.get()), ("super", Super(), lambda v: v.get()), ("dict_of_own", Counted(a=1, b=2), lambda v: v.total()), ("text_of_own", Text("ab"), lambda v: v.twice()),
+            ("exception", Own, lambda v: v("x").args), ("raised", Own("x"), lambda v: v.args), ("cycle", cycle, lambda v: v.me is v),
+            ("regex", re.compile("a+", re.I), lambda v: bool(v.match("A"))), ("path", pathlib.Path("/a"), str), ("datetime", datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), str),
+            ("timedelta", datetime.timedelta(1), str), ("decimal", decimal.Decimal("1.5"), str), ("fraction", fractions.Fraction(1, 3), str), ("uuid", uuid.UUID(int=1), str), ("address", ipaddress.ip_address("1.2.3.4"), str),
+            ("logger", logging.getLogger("x"), lambda v: v.name), ("generic", typing.List[int], str), ("optional", typing.Optional[int], str), ("literal", typing.Literal["a"], str), ("builtin_generic", list[int], str),
+            ("variable", T, str), ("any", typing.Any, str), ("defaultdict", collections.defaultdict(list, a=[1]), lambda v: v["b"]), ("counter", collections.Counter("aab"), dict), ("ordered", collections.OrderedDict(a=1), dict),
+            ("deque", collections.deque([1], 2), lambda v: [*v, v.maxlen]), ("namespace", types.SimpleNamespace(a=1), lambda v: v.a), ("proxy", types.MappingProxyType({"a": 1}), dict), ("item", operator.itemgetter("a"), lambda v: v({"a": 1})),
+            ("array", array.array("d", [1, 2]), list), ("random", random.Random(1), lambda v: v.random()), ("buffer", io.BytesIO(b"a"), lambda v: v.read().decode()), ("set", {"b", "a"}, sorted), ("nested", {"a": [(1, {2})]}, str),
+            ("module", os.path, lambda v: v.basename("/a/b")), ("environ", os.environ, lambda v: v.get("NOSUCH")), ("long", list(range(5000)), len),
+        ]
+        refused = [("lock", threading.Lock()), ("event", threading.Event()), ("local", threading.local()), ("file", open(os.devnull)), ("generator", (n for n in [1])), ("view", memoryview(b"a")), ("reference", weakref.ref(cycle)),
+                   ("output", sys.stdout), ("single", functools.singledispatch(plain))]
+        if isinstance(typing.NewType, type):
+            table.append(("new_type", typing.NewType("N", int), lambda v: v(3)))
+        try:
+            import numpy
+        except ImportError:
+            numpy = None
+        if numpy:
+            table += [("scalar", numpy.float32(1.5), float), ("dtype", numpy.dtype("f4"), str), ("type", numpy.float32, lambda v: float(v(2))), ("date", numpy.datetime64("2024-01-01"), str), ("ufunc", numpy.sqrt, lambda v: float(v(4))),
+                      ("objects", numpy.array([{"a": 1}, None], object), lambda v: v.tolist()), ("record", numpy.zeros(2, [("a", "i4")]), lambda v: v["a"].tolist()), ("generator_of_numbers", numpy.random.default_rng(1), lambda v: float(v.random())),
+                      ("masked", numpy.ma.array([1, 2], mask=[0, 1]), lambda v: v.tolist())]
+        try:
+            import pandas, pyarrow
+        except ImportError:
+            pandas = None
+        if pandas:
+            table += [("series", pandas.Series([1, 2], index=["a", "b"]), lambda v: int(v["b"])), ("index", pandas.Index([1]), list), ("na", pandas.NA, str), ("schema", pyarrow.schema([("a", "int64")]), str), ("column", pyarrow.array([1]), lambda v: v.to_pylist())]
+    """
+
+    def test_values(self):
+        """Everyday values travel and are the same in another session; what cannot travel is refused by its name."""
+        text = self.VALUES + """
+        print(*sorted((name, Function(lambda batch: value).digest) for name, value, _ in table), sep="\\n")
+        for name, value in refused:
+            try:
+                exec("%s = value; Function(eval('lambda batch: %s'))" % (name, name))
+                print(name, "was not refused")
+            except gpurun.CannotTravel as error:
+                if not str(error).startswith(name) or "__init__(self, ctx)" not in str(error):
+                    print(name, "was refused with", error)
+        """
+        text = text.replace("import abc", "import gpurun, abc")
+        outputs = []
+        for seed in "1", "2":
+            with mock.patch.dict(os.environ, {"PYTHONHASHSEED": seed}):
+                outputs.append(self.script("values.py", text))
+        self.assertEqual(*outputs)
+        self.assertRegex(outputs[0], r"\A(\('\w+', '[0-9a-f]{64}'\)\n)+\Z")
+        digests = re.findall("[0-9a-f]{64}", outputs[0])
+        self.assertEqual(len(digests), len(set(digests)))
+
+    @unittest.skipUnless(cloudpickle, "SKIPPED: no cloudpickle: functions do not travel")
+    def test_values_travel(self):
+        """Workers compute with them what this process does."""
+        output = self.script("travel.py", self.VALUES.replace("import abc", "import gpurun, abc") + """
+        def compute(batch):
+            return {"all": [{name: repr(use(value)) for name, value, use in table}] * len(batch)}
+        here = compute([1])["all"][0]
+        for name, value, use in table:  # a random number generator goes on
+            if name.startswith("random") or name.startswith("generator") or name == "buffer":
+                value.seed(1) if name == "random" else value.seek(0) if name == "buffer" else value.bit_generator.__setstate__(numpy.random.default_rng(1).bit_generator.__getstate__())
+        there = next(iter(gpurun.map(compute, [{}], gpus="cpu:1", progress=False)))["all"]
+        for name in here:
+            if here[name] != there[name]:
+                print(name, here[name], there[name])
+        print(len(here) == len(table) == len(there))
+        """)
+        self.assertEqual(output, "True\n", output)
+
+    def test_changes_of_values(self):
+        """A change of a part of a value that its text does not show is a change."""
+        class Named(str):
+            def shown(self):
+                return self
+
+        named = Named("a")
+        first = Function(lambda batch: named).digest
+        Named.shown = lambda self: self + "!"
+        self.assertNotEqual(Function(lambda batch: named).digest, first)
+        values = collections.defaultdict(list)
+        first = Function(lambda batch: values).digest
+        values.default_factory = dict
+        self.assertNotEqual(Function(lambda batch: values).digest, first)
+        pandas = package("pandas")
+        if pandas and package("pyarrow"):
+            frame = pandas.DataFrame({"a": [1, 2]}, index=["x", "y"])
+            first = Function(lambda batch: frame).digest
+            frame.index = ["x", "z"]
+            self.assertNotEqual(Function(lambda batch: frame).digest, first)
 
     def test_arrays(self):
         try:

@@ -8,7 +8,7 @@ import collections.abc
 
 from gpurun_runner.batch import Batch
 from gpurun_runner.columns import listed
-from gpurun_runner.failure import ERROR, CountError, ResultError, first_line, kind_of, plural, reported
+from gpurun_runner.failure import BATCH, ERROR, CountError, ResultError, first_line, kind_of, not_a_column, plural, reported
 from gpurun_runner.record import Record
 from gpurun_runner.reply import Reply, check_names
 
@@ -35,7 +35,7 @@ def as_list(result, count):
         if hasattr(result, "iloc") or hasattr(result, "to_pandas"):
             raise ResultError('process returned %s: return the columns to add, like {"name": table["name"]}' % kind_of(result))
         raise ResultError('process returned %s: return a dict of columns, like {"name": values}, '
-                          "or a list with one result per record" % kind_of(result))
+                          "or a list with one result per record: %s" % (kind_of(result), BATCH))
     if len(result) != count:
         raise CountError("process returned %s for %s: return one for each, None to drop a record, or a list of dicts to make several of it"
                          % (plural(len(result), "result"), plural(count, "record")))
@@ -59,7 +59,7 @@ def add_columns(task, result, following):
         if not isinstance(name, str):
             raise ResultError("process returned a column named %r: column names must be strings" % (name,))
         if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
-            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(count, "value")))
+            raise not_a_column(name, values, count)
         if hasattr(values, "iloc"):  # pandas indexes values by label, not by position
             values = values.to_numpy()
         if not hasattr(values, "shape"):
@@ -170,7 +170,7 @@ def with_columns(batch, columns):
     records = [batch._record(i, row) for i, row in enumerate(batch._all_rows())]
     for name, values in columns.items():
         if isinstance(values, (str, bytes, collections.abc.Mapping)) or not hasattr(values, "__iter__"):
-            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(len(batch), "value")))
+            raise not_a_column(name, values, len(batch))
         if not hasattr(values, "shape"):
             values = listed(values, len(batch), "value", " in column %r" % name)
         check.check(name, getattr(values, "shape", (len(values),)))

@@ -7,7 +7,7 @@ import sys
 
 from gpurun_runner.encode import times
 from gpurun_runner.fields import NULL
-from gpurun_runner.failure import CountError, ResultError, first_line, kind_of, plural
+from gpurun_runner.failure import CountError, ResultError, first_line, kind_of, not_a_column, plural
 from gpurun_runner.wire import Raw
 
 
@@ -53,8 +53,8 @@ class Columns:
             self.take_tensor(torch, name, values)
         elif numpy is not None and isinstance(values, numpy.ndarray):
             self.take_array(numpy, name, values)
-        elif isinstance(values, (str, bytes, collections.abc.Mapping)):
-            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
+        elif isinstance(values, (str, bytes, collections.abc.Mapping, collections.abc.Set)):
+            raise not_a_column(name, values, self.count)
         elif cupy is not None and isinstance(values, cupy.ndarray):  # it refuses implicit conversion to numpy
             self.later.append((name, values.copy(), lambda name, values: self.collect_array(name, values.get())))
         elif hasattr(values, "copy_to_host_async"):  # jax, whose arrays are immutable
@@ -65,7 +65,7 @@ class Columns:
         elif hasattr(values, "__iter__"):
             self.take_values(numpy, torch, name, listed(values, self.count, "value", " in column %r" % name))
         else:
-            raise ResultError("column %r is %s, not a list of %s" % (name, kind_of(values), plural(self.count, "value")))
+            raise not_a_column(name, values, self.count)
 
     def check(self, name, shape):
         if len(shape) == 0:

@@ -19,6 +19,10 @@ def reported(value):
     return text or "the kernel returned an _error without a message"
 
 
+# What authors of functions for single records need to know.
+BATCH = 'the function gets a batch, not a record: batch["text"] has the values of all its records, and {"n": [len(text) for text in batch["text"]]} adds one to each'
+
+
 class ResultError(Exception):
     """The kernel did something gpurun cannot use, such as returning the wrong type."""
 
@@ -30,6 +34,16 @@ class CountError(ResultError):
 def kind_of(value):
     name = type(value).__name__
     return ("an " if name[:1] in "aeiouAEIOU" else "a ") + name
+
+
+def not_a_column(name, values, count):
+    """The error about a column that a kernel returned which holds no values."""
+    return ResultError("column %r is %s, not a list of %s: %s" % (name, kind_of(values), plural(count, "value"), BATCH))
+
+
+def takes_batch_for_record(error):
+    """Whether an exception is what a function raises that is written for a record."""
+    return isinstance(error, (TypeError, AttributeError)) and any(kind in first_line(error) for kind in ("'list'", "not list", '"list"', "to list", "'Batch'"))
 
 
 def plural(n, noun):

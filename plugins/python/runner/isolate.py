@@ -4,7 +4,7 @@ import sys
 import time
 
 from gpurun_runner.chain import as_list, is_columns, last_reply, set_columns
-from gpurun_runner.failure import OURS, ResultError, explain, first_line
+from gpurun_runner.failure import BATCH, OURS, ResultError, explain, first_line, takes_batch_for_record
 from gpurun_runner.record import Record
 
 
@@ -14,6 +14,10 @@ class Raised:
 
     def __init__(self, error, task):
         self.failure = {"step": task.step.name, **explain(error)}
+        if takes_batch_for_record(error):
+            self.failure["message"] += ": " + BATCH
+        elif isinstance(error, AttributeError) and "'bytes' object" in self.failure["message"]:
+            self.failure["message"] += ": images and sounds arrive as the bytes of their files: PIL.Image.open(io.BytesIO(data))"
         self.is_about_records = is_about_records(error)
         self.suspects = suspects(error, task) if self.is_about_records else ()
         try:
