@@ -103,7 +103,7 @@ func (m *members) ungrouped(all *sample) string {
 	if name == "" || !all.misses(name) {
 		return ""
 	}
-	return fmt.Sprintf("%s no member %q to group by: their batches are in input order; %s", all.have(""), name, all.instead(name))
+	return fmt.Sprintf("%s no member %q to group by: their batches are in input order%s", all.have(""), name, all.instead(name))
 }
 
 // lacks describes the first member that the kernel reads and none of the first records has,

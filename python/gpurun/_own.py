@@ -133,10 +133,8 @@ def edited(module):
     for name, function in _functions(module):
         if name not in written or normalized(written[name]) != normalized(function.__code__):
             return name
-    for name, value in _constants(ast, tree):
-        if vars(module).get(name, value) != value:
-            return name
-    return None
+    changed = [(name, value) for name, value in _constants(ast, tree) if vars(module).get(name, value) != value]
+    return next((name for name, value in changed if _is_constant(ast, tree, name, value)), None)
 
 
 def _named_codes(code, prefix):
@@ -158,15 +156,23 @@ def _functions(module):
 
 
 def _constants(ast, tree):
-    """The names that a file binds once, to a literal that it does not change, as it does a registry or a cache."""
-    changed = {node.value.id for node in ast.walk(tree) if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name)
-               and (isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load))}
-    bound = [target.id for node in ast.walk(tree) for target in ([node] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else [])]
+    """The names that a file binds to a literal, with its value. An empty list, dict or set is to be filled."""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and bound.count(node.targets[0].id) == 1:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             try:
-                name, value = node.targets[0].id, ast.literal_eval(node.value)
+                value = ast.literal_eval(node.value)
             except (ValueError, TypeError):
                 continue
-            if not isinstance(value, (list, dict, set)) or value and name not in changed:
-                yield name, value
+            if value or not isinstance(value, (list, dict, set)):
+                yield node.targets[0].id, value
+
+
+def _is_constant(ast, tree, name, value):
+    """Whether a file binds a name only once and does not change its value, as it does with a registry or a cache."""
+    bound, filled = 0, False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
+            bound += 1
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name) and node.value.id == name:
+            filled = filled or isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load)
+    return bound == 1 and not (filled and isinstance(value, (list, dict, set)))
