@@ -33,8 +33,8 @@ def _is_path(value):
 def lines(source):
     """The records of a source as lines of JSON."""
     for i, record in enumerate(rows(source)):
-        if not isinstance(record, (collections.abc.Mapping, str, bytes, bytearray)) or i == 0 and _is_text(record):
-            raise TypeError("record %d is %s, not a dict%s" % (i + 1, "the text %.50r" % record if isinstance(record, str) else kind_of(record), _advice(record)))
+        if i == 0 and (not isinstance(record, (collections.abc.Mapping, str, bytes, bytearray)) or _is_text(record)):  # others cost only themselves
+            raise TypeError("record 1 is %s, not a dict%s" % ("the text %.50r" % record if isinstance(record, str) else kind_of(record), _advice(record)))
         try:
             yield line(record)
         except (TypeError, ValueError) as error:
@@ -52,7 +52,7 @@ def table(records, schema=None):
 
 
 def _is_text(record):
-    """Whether a line is no object of JSON. Others may be damaged, which costs only themselves."""
+    """Whether a line is no object of JSON."""
     start = record.lstrip()[:1] if isinstance(record, (str, bytes, bytearray)) else ""
     return bool(start) and start not in ("{", b"{")
 

@@ -250,18 +250,29 @@ class Maps(Session):
             result = gpurun.map(sizes, data, output="images.parquet", **CPU)
             self.assertEqual(([record["n"] for record in result], result.to_dataset().features["b"]), ([3] * 3, features["b"]))
 
-    def test_misfit(self):
+    FLOATS = staticmethod(lambda batch: {"s": [1 if n < 1500 else 0.5 for n in batch["n"]]})
+
+    def misfit(self, records):
         """Values of another type than the first ones fail, and the message names the option that fits them."""
-        floats = lambda batch: {"s": [1 if n < 1500 else 0.5 for n in batch["n"]]}
-        records = [{"n": n} for n in range(2000)]
         advice = r'has int64; a retry keeps this type: gpurun.retry\(result, corrected\), .* compute all records again with force=True, and name all columns of the output: columns="…,s:float64"; they are'
         with self.assertRaisesRegex(gpurun.RecordsFailed, advice) as raised:
-            gpurun.map(floats, records, output="s.parquet", **CPU)
-        rest = gpurun.map(floats, [record for record in raised.exception.result if "_error" in record], output="rest.parquet", reprocess=True, columns=["n", "s:float64"], **CPU)
+            gpurun.map(self.FLOATS, records, output="s.parquet", **CPU)
+        return raised.exception.result
+
+    def test_misfit(self):
+        """The option computes all records again."""
+        records = [{"n": n} for n in range(2000)]
+        self.assertEqual(self.misfit(records).failed, 500)
+        self.assertEqual(gpurun.map(self.FLOATS, records, output="s.parquet", columns=["n", "s:float64"], force=True, **CPU).failed, 0)
+
+    @unittest.skipUnless(package("pyarrow"), "SKIPPED: no pyarrow: results in Parquet are not read")
+    def test_misfit_only(self):
+        """Other ways compute only the failed records."""
+        failed = [record for record in self.misfit([{"n": n} for n in range(2000)]) if "_error" in record]
+        rest = gpurun.map(self.FLOATS, failed, output="rest.parquet", reprocess=True, columns=["n", "s:float64"], **CPU)
         self.assertEqual([record["s"] for record in rest], [0.5] * 500)
         whole = gpurun.retry("s.parquet", lambda batch: {"s": [7] * len(batch)}, **CPU)
         self.assertEqual([record["s"] for record in whole], [1] * 1500 + [7] * 500)
-        self.assertEqual(gpurun.map(floats, records, output="s.parquet", columns=["n", "s:float64"], force=True, **CPU).failed, 0)
 
     def test_imports_inside(self):
         """A module that the function imports by itself was edited: results are computed again, or refused."""
