@@ -209,6 +209,8 @@ func (x death) hits(v *variant) bool {
 		return false
 	case v.way.name == "grouped" && v.source.short && x.uneven: // a worker has taken all of a chunk at once
 		return false
+	case v.way.name == "grouped" && v.source.fetched && v.store.columns && x.orchestrator && x.at == "appended": // it is appended when no worker is left
+		return false
 	case v.way.name == adaptiveGPU && (x.uneven || x.at == "event-worker_started"): // it begins with one worker
 		return false
 	}
