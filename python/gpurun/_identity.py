@@ -413,7 +413,9 @@ def _lines(function):
     code = function.__code__
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, function.__globals__)
-    return inspect.getblock(lines[code.co_firstlineno - 1:]) if lines else inspect.getsourcelines(code)[0]
+    if not lines:
+        raise OSError("no file or cell has the source")
+    return inspect.getblock(lines[code.co_firstlineno - 1:])
 
 
 def _imports(path):
