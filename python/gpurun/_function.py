@@ -16,7 +16,7 @@ import types
 from gpurun_runner.describe import OTHERS, SETTINGS, fields_read, reads_nothing_else
 from gpurun_runner.kernel import is_async
 
-from gpurun import _identity, _own
+from gpurun import _edited, _identity, _own
 from gpurun._identity import CannotTravel
 
 FOLDER = "functions"  # in the job folder
@@ -39,7 +39,7 @@ class Function:
         self.digest = _identity.digest(self.tree)
         self.modules = _modules(self.tree)
         for module in _own_modules(self.tree):
-            part = _own.edited(module)
+            part = _edited.edited(module)
             if part is not None:
                 raise CannotTravel("the module %s was imported before %s changed in %s: workers import the file as it is now. Reload the module, "
                                    "or restart the notebook's kernel" % (module.__name__, part, module.__file__))
