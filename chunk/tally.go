@@ -76,7 +76,7 @@ type KindStats struct {
 	Count   int64  `json:"count"`
 	Example string `json:"example"`
 	Detail  string `json:"detail,omitempty"`
-	// Code and Value are those of the example's fault, in a cause.
+	// Code and Value come from the example's fault, in a cause.
 	Code  string `json:"code,omitempty"`
 	Value string `json:"value,omitempty"`
 	Line  int64  `json:"line"`

@@ -34,7 +34,7 @@ type Failure struct {
 	CRC32C  chunk.CRC  `json:"crc32c"`
 	Kind    fault.Kind `json:"kind"`
 	Message string     `json:"message"`
-	// Code and Value are those of the fault.
+	// Code and Value identify the cause, and what its advice needs.
 	Code   fault.Code `json:"code,omitempty"`
 	Value  string     `json:"value,omitempty"`
 	Step   string     `json:"step,omitempty"`

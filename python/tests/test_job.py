@@ -94,7 +94,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(result.to_arrow().column("n").to_pylist(), list(range(100)))
 
     def test_lines_as_table(self):
-        """JSON lines as a table: types and values are those of their records."""
+        """JSON lines as a table have the types and values of the records."""
         kernel = self.write("mixed.py", """
 def process(batch):
     return [{"i": n, "f": n / 2 if n else 1, "big": 10 ** 17 + n, "date": "2024-01-0%d" % (n + 1), "tags": ["a"] * n, "ok": None if n == 1 else n == 0, **({"late": n} if n > 1 else {}),

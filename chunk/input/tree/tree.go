@@ -23,8 +23,8 @@ type Column struct {
 	// Of single values: how they are written, and whether they must be UTF-8, or are bytes without a meaning.
 	Write        func(dst, v []byte) []byte
 	Text, Binary bool
-	// Type is that of a typed output that keeps the values, Lost what they are if that is not theirs. The
-	// type is "" if the values decide.
+	// Type is the type in which a typed output keeps the values; "" if the values decide. Lost names their
+	// own type if that is another one.
 	Type parquet.Type
 	Lost string
 	// file is the type of a struct of bytes and path, "" of another, Bytes and Path are the numbers of its
