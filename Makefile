@@ -1,5 +1,6 @@
 # make demo       build gpurun, run it on a small sample, show the result
-# make test       run the tests; make test-all leaves nothing out, make test-race uses the race detector everywhere
+# make test       run the tests; make test-all leaves nothing out
+# make race       look for data races where they are likely; make test-race does so everywhere
 # make install    install gpurun, man pages and completions below PREFIX (/usr/local)
 # make wheel      build a wheel for pip in dist/, for this machine; ARCH="amd64 arm64" names others
 # make check      check formatting, vet, staticcheck, generated code, imports, types on other platforms
@@ -32,7 +33,7 @@ export GORACE := atexit_sleep_ms=0
 FUZZTIME ?= 60s
 PREFIX ?= /usr/local
 
-.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test orchestrators-test readers-test notebook-test map-bench site slurm-test k8s-test clean
+.PHONY: build install wheel packages package-test reproducible conda-test release lint workflows vulncheck demo test test-all race test-race cross venv gpu-test gpu-bench check generate fuzz soak random-jobs house flat bench bench-floats bench-parts compiler tools web browser-test deploy-test api-test llm-test orchestrators-test readers-test notebook-test map-bench site slurm-test k8s-test clean
 
 build: compiler
 	@if [ -x bin/gpurun ]; then echo "building bin/gpurun"; \
@@ -101,17 +102,16 @@ demo: build
 	@echo; echo '$$ tail -n 2 demo/out.jsonl'
 	@tail -n 2 demo/out.jsonl
 
-# The race detector needs cgo; scripts/test.sh says what runs without it. test-race runs
-# everything with it.
 test: tools
 	@echo "running all tests; the first time, compiling them takes a few minutes"
-	@if command -v cc >/dev/null; then \
-		GO='$(GO)' ./scripts/test.sh; \
-	else \
-		echo "NOTE: no C compiler found: testing without NVML and without the race detector"; \
-		$(MAKE) --no-print-directory venv; \
-		CGO_ENABLED=0 $(GO) test -timeout 20m ./...; \
-	fi
+	@command -v cc >/dev/null || echo "NOTE: no C compiler found: testing without NVML"
+	@GO='$(GO)' ./scripts/test.sh
+
+# Looks for data races in packages that start goroutines, and in a selection of jobs and commands;
+# test-race does so in everything.
+race: tools
+	@if command -v cc >/dev/null; then GO='$(GO)' ./scripts/test.sh race; \
+		else echo "SKIPPED: no C compiler, which the race detector needs"; fi
 
 # What make test samples or leaves out, in full: every pair of a death and a kind of job,
 # damage at every byte, measurements, a program without cgo.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,7 +17,6 @@ import (
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
-	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/orchestrator"
 	"github.com/gpurun/gpurun/worker"
 )
@@ -50,9 +48,6 @@ func TestMain(m *testing.M) {
 		proxy(behind, os.Args[1])
 	}
 	worker.Init(testKernels())
-	if folder := os.Getenv("GPURUN_TEST_WORKERS"); folder != "" { // scripts/test.sh
-		wire.SetSelf(filepath.Join(folder, "orchestrator.test"))
-	}
 	if job := os.Getenv(driverVariable); job != "" {
 		os.Unsetenv(driverVariable)
 		os.Exit(drive(job))

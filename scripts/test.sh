@@ -1,68 +1,18 @@
 #!/usr/bin/env bash
-# Runs all tests, each where it finds most for its time (docs/development/testing.md):
+# Runs all tests, or with the argument race, those that find data races, with the race detector
+# in every process (docs/development/testing.md).
 #
-#   - packages that start goroutines, or whose tests do: with the race detector, which makes
-#     programs take three times as long. Processes that tests start run without it.
-#   - other packages, the command line, and sweeps that damage a file byte by byte: without it
-#   - some jobs and commands: with the race detector in every process
-#
-# Half of what tests do is to wait for processes, so these run side by side. What is compiled
-# twice is compiled first, in one place. make test-race uses the race detector everywhere;
-# make test-all leaves nothing out. make check tests the rules of the code (internal/arch).
+# Half of what tests do is to wait for processes, so several packages run side by side. The longest
+# come first.
 set -euo pipefail
 GO=${GO:-go}
-export CGO_ENABLED=1
 cd "$(dirname "$0")/.."
-root=$PWD
 work=$(mktemp -d)
-timeout=${TIMEOUT:-30m} parallel=${PARALLEL:-$(($(nproc) * 2))}
+trap 'rm -rf "$work"' EXIT
+cores=$(nproc)
 # The compiler and the linker are short-lived: they collect garbage only above a gigabyte.
 tools=('-toolexec=env GOGC=off GOMEMLIMIT=1GiB')
-flags=("${tools[@]}" -vet=off -timeout "$timeout" -parallel "$parallel") # make check vets
-binary=("${tools[@]}" -vet=off '-ldflags=-s -w')                         # as go test links without -c
-program=("${tools[@]}" -buildvcs=false '-ldflags=-s -w')                 # gpurun starts in half the time of its test
-race=(-race -gcflags=all=-dwarf=false)                                   # what is compiled for these binaries alone needs nothing for debuggers
-
-# Tests in orchestrator, and tests and scripts in cmd/gpurun, that run with the race detector
-# in every process, and nowhere else.
-raceJobs='^(TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent([^D].*|Deaths)|TestFetch.*|TestStopDoesNotWaitForAWindow|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines)$'
-raceCommands='^(TestServe.*|TestSignal.*)$'
-raceScripts='^TestScripts$/^(run|listen|serve|signals|status|streams|shards|steps|gpus)$'
-
-# Tests of other packages that compute much and start nothing: ten times slower with it.
-sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd|TestEqualToMinhash'
-
-# Packages whose tests start themselves again, many times: as a build without the race detector.
-again=(./chunk/commit ./worker ./plugins/exec ./plugins/process ./plugins/serve)
-
-concurrent=() others=() sweeping=()
-while read -r package dir; do
-	case $package in
-	./orchestrator | ./cmd/gpurun) ;; # below
-	./internal/arch) ;; # make check
-	# Only their tests start goroutines, which share nothing.
-	./internal/jsonline | ./web) others+=("$package") ;;
-	*)
-		if grep -qE '^\s*go (func|[[:alnum:]_.]+)\(|errgroup|sync\.WaitGroup|\.Go\(' "$dir"/*.go; then
-			concurrent+=("$package")
-			! grep -qE "^func ($sweeps)\(" "$dir"/*_test.go || sweeping+=("$package")
-		else
-			others+=("$package")
-		fi
-		;;
-	esac
-done < <($GO list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | sed '/^$/d; s,^github.com/gpurun/gpurun,.,')
-if ((${#concurrent[@]} < 20 || ${#others[@]} < 20)); then
-	echo "test.sh: found only ${#concurrent[@]} and ${#others[@]} packages" >&2
-	exit 1
-fi
-
-# run BINARY FOLDER FLAG... runs a compiled test.
-run() {
-	local binary=$1 folder=$2
-	shift 2
-	(cd "$root/$folder" && exec "$binary" -test.timeout "$timeout" -test.parallel "$parallel" "$@")
-}
+flags=("${tools[@]}" -vet=off -p $((cores * 2)) -parallel $((cores * 2)) -timeout "${TIMEOUT:-30m}") # make check vets
 
 # failures LOG prints the tests that failed: TEST/SUBTEST where subtests did.
 failures() {
@@ -76,108 +26,77 @@ passes() {
 	sed -nE 's/^( {4})?--- PASS: (\S+) .*/\2/p' "$2" | awk -v name="$1" '$0 == name || index(name, "/") && index($0, name "/") == 1' | wc -l
 }
 
-# repeated COMMAND... runs tests by go test or run. Up to three that fail run three times more, alone:
-# one that is too impatient for a busy machine then passes, and is reported as FLAKY, to be
-# fixed; what it had printed is shown behind bars. Where subtests fail, only those run again, and
-# only the packages that failed. A panic, a timeout or a data race is never repeated.
-repeated() {
-	local log again failed word pattern command=() prefix=-
+# tests PACKAGE... FLAG... is go test. Up to three tests that fail run three times more, alone: one
+# that is too impatient for a busy machine then passes, and is reported as FLAKY, to be fixed; what it
+# had printed is shown behind bars. Where subtests fail, only those run again, and only the packages
+# that failed. A panic, a timeout or a data race is never repeated.
+tests() {
+	local log again failed word pattern packages=() others=()
 	log=$(mktemp -p "$work") again=$(mktemp -p "$work")
-	"$@" >"$log" 2>&1 && { cat "$log" && return; }
+	$GO test "$@" 2>&1 | tee "$log" | grep --line-buffered '^ok' && return
 	mapfile -t failed < <(failures "$log")
 	if ((${#failed[@]} < 1 || ${#failed[@]} > 3)) || grep -qE '^panic: |DATA RACE|\[build failed\]' "$log"; then
-		cat "$log" && return 1
+		grep -v '^ok' "$log" && return 1
 	fi
 	for word in "$@"; do
-		[[ $word != ./* ]] || grep -qE "^FAIL\s+\S+/${word#./}\s" "$log" || continue
-		command+=("$word")
+		[[ $word == ./* ]] || others+=("$word")
 	done
-	[[ $1 != run ]] || prefix=-test.
+	mapfile -t packages < <(sed -nE 's/^FAIL\s+([^ \t]*\/[^ \t]+)\s.*/\1/p' "$log")
 	pattern=$(printf '%s\n' "${failed[@]}" | sed 's/[][().*+?^$|{}\\]/\\&/g; s,/,$/^,; s/.*/^&$/' | paste -sd '|')
-	"${command[@]}" "${prefix}run=$pattern" "${prefix}count=3" "${prefix}v" >"$again" 2>&1 || { cat "$log" "$again" && return 1; }
+	$GO test "${packages[@]}" "${others[@]}" -run "$pattern" -count 3 -v >"$again" 2>&1 || { cat "$log" "$again" && return 1; }
 	for word in "${failed[@]}"; do
 		(($(passes "$word" "$again") == 3)) || { cat "$log" "$again" && return 1; }
 	done
-	sed 's/^/| /' "$log"
-	echo "FLAKY: ${failed[*]} failed, and passed three times when repeated"
+	grep -v '^ok' "$log" | sed 's/^/| /'
+	echo "FLAKY: ${failed[*]} failed, and passed three times when repeated" | tee -a "$work/flaky"
 }
 
-# goTest FLAG... is go test; packages come first, because flags may be appended.
-goTest() { $GO test "$@"; }
-
-packages() { repeated goTest "${others[@]}" "${flags[@]}" && (cd bench && $GO test "${flags[@]}" ./scale); }
-racePackages() { GPURUN_TEST_WORKERS=$work/plain repeated goTest "${concurrent[@]}" "${race[@]}" "${flags[@]}" -skip "^($sweeps)\$"; }
-sweep() { $GO test "${flags[@]}" -run "^($sweeps)\$" "${sweeping[@]}"; }
-commandLine() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/plain/gpurun.test" cmd/gpurun -test.skip "$raceCommands|$raceScripts"; }
-jobsInOneProcess() { GPURUN_TEST_WORKERS=$work/plain repeated run "$work/race/orchestrator.test" orchestrator -test.skip "$raceJobs"; }
-everyJobProcess() { repeated run "$work/race/orchestrator.test" orchestrator -test.run "$raceJobs"; }
-everyCommandProcess() { GPURUN_TEST_WORKERS=$work/race repeated run "$work/race/gpurun.test" cmd/gpurun -test.run "$raceCommands|$raceScripts"; }
-
-# start TITLE FUNCTION... runs functions one after another in the background. Job control makes
-# each of these jobs a process group, so that Ctrl-C can end it: without it, bash would start
-# them with SIGINT ignored, and so would be the programs whose signals are tested.
-titles=() pids=()
-start() {
-	local log=$work/${#pids[@]}.log
-	titles+=("$1")
-	shift
-	set -m
-	(
-		SECONDS=0 status=0
-		for step in "$@"; do "$step" || status=1; done
-		times >"$log.cpu" # in a pipe, it would be about the pipe
-		echo "took $((SECONDS / 60)) min $((SECONDS % 60)) s; CPU time, of programs and of the system: $(tail -n 1 "$log.cpu")"
-		exit $status
-	) </dev/null >"$log" 2>&1 &
-	pids+=($!)
-	set +m
-}
-
-# finish waits for the jobs and prints what each has printed.
-finish() {
-	local status=0 i
-	for i in "${!pids[@]}"; do
-		wait "${pids[i]}" || { status=1 && titles[i]+=": FAILED"; }
-		echo "== ${titles[i]}"
-		cat "$work/$i.log"
-	done
-	pids=() titles=()
+# all runs every test. What tests need besides Go is installed while the program is built, which
+# commands run: it starts in half the time of its test binary.
+all() {
+	{
+		[[ -z ${CI:-} ]] || ./scripts/tools.sh slurm-wlm:slurmctld
+		make --no-print-directory venv
+	} &
+	$GO build "${tools[@]}" -buildvcs=false '-ldflags=-s -w' -o "$work/" ./cmd/gpurun
+	wait $!
+	export GPURUN_TEST_PROGRAM=$work/gpurun
+	# The Python of make venv starts in a third of the time of one with many packages, or with the shell
+	# script of a version manager in front of it, and has numpy and pyarrow.
+	[[ ! -x .venv/bin/python3 ]] || PATH=$PWD/.venv/bin:$PATH
+	command -v slurmctld >/dev/null || echo "SKIPPED: no Slurm: jobs on a cluster are not tested (make slurm-test installs it)"
+	if command -v chromium chromium-browser google-chrome >/dev/null; then
+		flags+=(-tags browser) # without one, its client is not compiled
+	else
+		echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
+	fi
+	local first=(./orchestrator ./cmd/gpurun ./plugins/python ./python/wheel ./worker) others status=0
+	mapfile -t others < <($GO list ./... | sed 's,^github.com/gpurun/gpurun,.,' | grep -vxF -e ./internal/arch -f <(printf '%s\n' "${first[@]}")) # make check tests the rules of the code
+	((${#others[@]} >= 80)) || { echo "test.sh: found only ${#others[@]} packages" >&2 && exit 1; }
+	tests "${first[@]}" "${others[@]}" "${flags[@]}" || status=1
+	(cd bench && $GO test "${flags[@]}" ./scale) || status=1
 	return $status
 }
 
-end() {
-	for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
-	rm -rf "$work"
+# races runs the tests of packages that start goroutines, and a selection of jobs and commands. What is
+# compiled for the race detector alone needs nothing for debuggers.
+races() {
+	local concurrent=() package dir
+	export GORACE=atexit_sleep_ms=0 # child processes must not sleep at exit
+	flags+=(-race -gcflags=all=-dwarf=false '-ldflags=-s -w')
+	while read -r package dir; do
+		case $package in ./orchestrator | ./cmd/gpurun | ./plugins/python) continue ;; esac
+		! grep -lE '^\s*go (func|[[:alnum:]_.]+)\(|errgroup|sync\.WaitGroup|\.Go\(' "$dir"/*.go | grep -qv _test.go || concurrent+=("$package")
+	done < <($GO list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | sed '/^$/d; s,^github.com/gpurun/gpurun,.,')
+	((${#concurrent[@]} >= 15)) || { echo "test.sh: found only ${#concurrent[@]} packages" >&2 && exit 1; }
+	local jobs='TestInvariant1CountsAddUp|TestInvariant2.*|TestEcho|TestConcurrent([^D].*|Deaths)|TestFetch.*|TestStopDoesNotWaitForAWindow|TestTenPoisonRecords|TestStopTwice|TestPause|TestTrim|TestStragglers?|TestBadLines'
+	local commands='TestServe.*|TestSignal.*' scripts='run|listen|serve|signals|status|streams|shards|steps|gpus'
+	local sweeps='TestDamagedBytes|TestDamagedOutputIsFound|TestEncodedDamageIsFound|TestPageOfAFewBytes|TestMemoryIsFlat|TestCourseIsBounded|TestDamagedEnd' # compute much and start nothing
+	tests ./orchestrator ./cmd/gpurun "${flags[@]}" -run "^($jobs|$commands)\$|^TestScripts\$/^($scripts)\$" &&
+		tests "${concurrent[@]}" "${flags[@]}" -skip "^($sweeps)\$"
 }
-trap end EXIT
 
-# What tests need besides Go is installed while Go compiles.
-needs() {
-	[[ -z ${CI:-} ]] || ./scripts/tools.sh slurm-wlm:slurmctld
-	make --no-print-directory venv
-}
-start "tools of the tests" needs
-$GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun "${again[@]}"
-$GO build "${program[@]}" -o "$work/plain/" ./cmd/gpurun
-finish
-# The Python of make venv starts in a third of the time of one with many packages, or with the shell
-# script of a version manager in front of it, and has numpy and pyarrow.
-[[ ! -x .venv/bin/python3 ]] || PATH=$root/.venv/bin:$PATH
-command -v slurmctld >/dev/null || echo "SKIPPED: no Slurm: jobs on a cluster are not tested (make slurm-test installs it)"
-if command -v chromium chromium-browser google-chrome >/dev/null; then
-	flags+=(-tags browser) # without one, its client is not compiled
-else
-	echo "SKIPPED: no Chromium: the page is not tested in a browser (make browser-test installs it)"
-fi
-
-echo "running the tests; the results of each group are shown when it is complete"
-start "the command line" commandLine
-start "${#others[@]} packages without the race detector, and sweeps" packages sweep
-$GO test "${race[@]}" -c "${binary[@]}" -o "$work/race/" ./orchestrator ./cmd/gpurun
-$GO build "${race[@]}" "${program[@]}" -o "$work/race/" ./cmd/gpurun
-start "${#concurrent[@]} packages that start goroutines, with the race detector" racePackages
-start "jobs, with the race detector" jobsInOneProcess everyJobProcess everyCommandProcess
-failed=0
-finish || failed=1
-grep -h '^FLAKY' "$work"/*.log || true # once more, where it is seen
-exit $failed
+case ${1:-all} in
+race) races ;;
+*) all ;;
+esac

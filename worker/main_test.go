@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpurun/gpurun/chunk/input"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -29,7 +28,6 @@ func TestMain(m *testing.M) {
 		"members": func() plugins.Kernel { return members{} },
 		"patient": func() plugins.Kernel { return &patient{} },
 	})
-	wire.SetSelf(proctest.Program())
 	goleak.VerifyTestMain(m)
 }
 

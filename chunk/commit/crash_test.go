@@ -19,7 +19,6 @@ import (
 	"github.com/gpurun/gpurun/chunk/encode"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/disktest"
-	"github.com/gpurun/gpurun/internal/proctest"
 )
 
 // trialVariable makes the test binary run a job, as a process that can be killed.
@@ -79,7 +78,7 @@ func (s trialSpec) run(t *testing.T, point string) (died bool) {
 	t.Helper()
 	spec, err := json.Marshal(s)
 	chunktest.Must(t, err)
-	child := exec.Command(proctest.Program())
+	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), trialVariable+"="+string(spec), crash.Variable+"="+point, "GORACE=atexit_sleep_ms=0")
 	said, err := child.CombinedOutput()
 	var exit *exec.ExitError

@@ -45,8 +45,8 @@ func (a apart) Run() int {
 	defer os.RemoveAll(dir)
 	os.Setenv(lease.Variable, filepath.Join(dir, "leases"))
 	os.Setenv(jobs.Variable, filepath.Join(dir, "jobs"))
-	if folder := os.Getenv("GPURUN_TEST_WORKERS"); folder != "" { // scripts/test.sh
-		program = filepath.Join(folder, "gpurun")
+	if path := os.Getenv("GPURUN_TEST_PROGRAM"); path != "" { // scripts/test.sh
+		program = path
 		if err := installForScripts(program); err != nil {
 			panic(err)
 		}

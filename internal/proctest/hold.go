@@ -1,8 +1,6 @@
 // Package proctest gives tests a process that does not exit after SIGKILL, like one that
 // hangs in a driver: a tracer holds it at its exit. Where tracing is not allowed, the test
 // is skipped and reports what was not tested.
-//
-// It also says which program tests start when they start themselves.
 package proctest
 
 import "testing"

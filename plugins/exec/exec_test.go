@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/kerneltest"
@@ -69,7 +68,7 @@ func TestConformance(t *testing.T) {
 	}
 	t.Run("binary", func(t *testing.T) {
 		t.Setenv(kernelVariable, "exec")
-		kerneltest.RunBinary(t, process.Command{Path: proctest.Program(), SocketDir: t.TempDir()}, kerneltest.Options{
+		kerneltest.RunBinary(t, process.Command{Path: os.Args[0], SocketDir: t.TempDir()}, kerneltest.Options{
 			Config: config(t, resolve.ExecConfig{Command: "cat"}),
 		})
 	})

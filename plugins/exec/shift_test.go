@@ -3,18 +3,18 @@ package exec_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/exec"
 	"github.com/gpurun/gpurun/plugins/resolve"
 )
 
 func unrulyCommand(args string) string {
-	return proctest.Program() + " unruly " + args
+	return os.Args[0] + " unruly " + args
 }
 
 // job computes records as a worker does: it bisects a failed batch until it has isolated

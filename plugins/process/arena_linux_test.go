@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/protocol"
 )
@@ -178,7 +177,7 @@ func TestRestrictedHosts(t *testing.T) {
 		"address space": 0, "larger address space": protocol.SmallArenaSize,
 	} {
 		t.Run(restriction, func(t *testing.T) {
-			command := exec.Command(proctest.Program())
+			command := exec.Command(os.Args[0])
 			command.Env = append(os.Environ(), kernelVariable+"=restricted", "GPURUN_TEST_RESTRICT="+restriction, "TMPDIR="+socketDir(t))
 			command.Stderr = os.Stderr
 			out, err := command.Output()

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/protocol"
 )
@@ -67,7 +66,7 @@ const (
 
 func benchmarkDataPlane(b *testing.B, name string, inline bool) {
 	command := Command{
-		Path: proctest.Program(), Env: append(os.Environ(), kernelVariable+"="+name), Dir: b.TempDir(), Inline: inline,
+		Path: os.Args[0], Env: append(os.Environ(), kernelVariable+"="+name), Dir: b.TempDir(), Inline: inline,
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as in a worker
 	p := startShared(b, command)

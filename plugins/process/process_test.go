@@ -16,7 +16,6 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -24,7 +23,7 @@ import (
 func program(t *testing.T, name string) Command {
 	t.Helper()
 	return Command{
-		Path: proctest.Program(), Env: append(os.Environ(), kernelVariable+"="+name), Dir: t.TempDir(), SocketDir: socketDir(t),
+		Path: os.Args[0], Env: append(os.Environ(), kernelVariable+"="+name), Dir: t.TempDir(), SocketDir: socketDir(t),
 		StartTimeout: 20 * time.Second, CloseTimeout: 5 * time.Second,
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/proc"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 	"github.com/gpurun/gpurun/plugins/protocol"
 )
@@ -188,7 +187,7 @@ func TestStartedByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	p, err := proc.Start(proc.Command{Path: proctest.Program(), Env: append(os.Environ(), kernelVariable+"=good"), Stderr: write})
+	p, err := proc.Start(proc.Command{Path: os.Args[0], Env: append(os.Environ(), kernelVariable+"=good"), Stderr: write})
 	write.Close()
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/proctest"
 	"github.com/gpurun/gpurun/plugins"
 )
 
@@ -129,7 +128,7 @@ func TestListenerOfAnotherUserGetsNothing(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to be another user")
 	}
-	path := proctest.Program()
+	path := os.Args[0]
 	folder, err := os.MkdirTemp("", "gpurun-port-") // which others can read
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/gpurun/gpurun/internal/proctest"
 )
 
 // roleVariable makes the test binary act as a model server. Its argument is the port or the
@@ -41,7 +39,7 @@ func command(role string) string {
 	if role == "socket" {
 		where = socketHolder
 	}
-	return fmt.Sprintf("%s=%q %s %s {gpus}", roleVariable, role, proctest.Program(), where)
+	return fmt.Sprintf("%s=%q %s %s {gpus}", roleVariable, role, os.Args[0], where)
 }
 
 func modelServer(role, where string) {
