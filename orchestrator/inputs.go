@@ -99,7 +99,7 @@ func (p *prepared) openSource(ctx context.Context, f *folder.Folder) (err error)
 	o, e := p.config, p.earlier
 	if !p.cut.Counted() && p.cut.ChunkRecords == 0 { // it is not cut yet
 		chunks, _ := p.chunks(-1)
-		p.cut = o.inputs.NewCut(cmp.Or(o.Input.ChunkRecords, p.lane.least), chunks, o.Input.Split)
+		p.cut = o.inputs.NewCut(o.Input.ChunkRecords, p.lane.least, chunks, o.Input.Split)
 	}
 	r := source.Reading{
 		Options: input.Options{

@@ -108,9 +108,10 @@ type Cut struct {
 	Records int64         `json:"records,omitempty"`
 	Blank   int64         `json:"blank,omitempty"`
 	Sums    *Sums         `json:"sums,omitempty"`
-	// ChunkRecords and ChunkBytes are the chunk sizes of an input that is split while it is read:
-	// that of decoded sections, and that of plain files.
+	// ChunkRecords, LeastBytes and ChunkBytes are the chunk sizes of an input that is split while it is
+	// read: the first two of decoded sections, ChunkBytes of plain files.
 	ChunkRecords int64 `json:"chunk_records,omitempty"`
+	LeastBytes   int64 `json:"least_bytes,omitempty"`
 	ChunkBytes   int64 `json:"chunk_bytes,omitempty"`
 	// BundleBytes is how many bytes of small files form one section; 0 if every file is one.
 	BundleBytes int64 `json:"bundle_bytes,omitempty"`

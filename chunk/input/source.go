@@ -90,8 +90,9 @@ type Options struct {
 	// Dir is the folder for the spool files. It is created if there will be any, and Close
 	// removes it.
 	Dir string
-	// ChunkRecords is the number of records per chunk of a decoded section.
-	ChunkRecords int64
+	// A chunk of a decoded section ends at the first multiple of ChunkRecords records that has LeastBytes
+	// bytes; that of a stream, which may be slow, does not wait for them.
+	ChunkRecords, LeastBytes int64
 	// ChunkBytes is the size of chunks of plain files.
 	ChunkBytes int64
 	// Flush is how long the first record of a chunk may wait for the others; 0 for as long

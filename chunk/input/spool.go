@@ -278,7 +278,9 @@ func (w *spoolWriter) copyLines(data []byte) error {
 // ends reports whether the chunk ends at this length, because of its content.
 func (w *spoolWriter) ends(length int64) bool {
 	length += w.chunk.blobs.sum().Bytes
-	return w.chunk.Records >= w.in.source.options.ChunkRecords || length >= spoolBytes || len(w.chunk.Files) >= maxChunkFiles
+	options := w.in.source.options
+	enough := w.in.Once || length >= options.LeastBytes
+	return enough && w.chunk.Records%options.ChunkRecords == 0 || length >= spoolBytes || len(w.chunk.Files) >= maxChunkFiles
 }
 
 // maxChunkFiles is how many files a chunk may continue with: workers get a list of them.

@@ -83,7 +83,7 @@ func (i *Inputs) Open(r Reading) (_ *Source, err error) {
 	if r.Decoding.Bytes != nil {
 		options.Blobs = len(r.Decoding.Bytes.Beside)
 	}
-	options.Log, options.ChunkRecords, options.ChunkBytes = s.log, r.Cut.ChunkRecords, r.Cut.ChunkBytes
+	options.Log, options.ChunkRecords, options.LeastBytes, options.ChunkBytes = s.log, r.Cut.ChunkRecords, r.Cut.LeastBytes, r.Cut.ChunkBytes
 	s.Source, err = input.Open(s.sections(), options)
 	return s, err
 }
@@ -102,13 +102,21 @@ const (
 	mostChunkBytes  = 256 << 20
 )
 
-// NewCut returns how to split an input that is not counted: decoded files into chunks of this
-// number of records, plain ones into about this number of chunks.
-func (i *Inputs) NewCut(records int64, chunks int, split input.Split) input.Cut {
-	var plain int64
+// mostLeastBytes bounds what a chunk of a decoded file waits for: nobody computes its first record
+// before.
+const mostLeastBytes = 8 << 20
+
+// NewCut returns how to split an input that is not counted into about this number of chunks. Those of
+// decoded files hold a multiple of step records, or, if records is not 0, that number. A stream does
+// not wait for more than one step.
+func (i *Inputs) NewCut(records, step int64, chunks int, split input.Split) input.Cut {
+	var plain, decoded int64
 	for _, file := range i.Files {
-		if file.isPlain() {
+		switch {
+		case file.isPlain():
 			plain += file.info.Size()
+		case file.info != nil:
+			decoded += file.info.Size()
 		}
 	}
 	least := int64(leastChunkBytes)
@@ -116,7 +124,11 @@ func (i *Inputs) NewCut(records int64, chunks int, split input.Split) input.Cut 
 		least = 1
 	}
 	bytes := min(max(chunk.CeilDiv(plain, int64(max(chunks, 1))), least), mostChunkBytes)
-	return input.Cut{ChunkRecords: records, ChunkBytes: bytes, BundleBytes: bundleBytes}
+	cut := input.Cut{ChunkRecords: records, ChunkBytes: bytes, BundleBytes: bundleBytes}
+	if records == 0 {
+		cut.ChunkRecords, cut.LeastBytes = step, min(chunk.CeilDiv(decoded, int64(max(chunks, 1))), mostLeastBytes)
+	}
+	return cut
 }
 
 // sections returns the inputs as what is to be read.

@@ -99,8 +99,8 @@ type Input struct {
 	// Split is how a file is cut; default by records up to 16 GiB, by bytes above:
 	// counting records first would delay the start. It has no effect on a stream.
 	Split input.Split `json:"split,omitempty"`
-	// ChunkRecords is the number of records in a chunk of a stream or of a compressed file;
-	// default 16 batches.
+	// ChunkRecords is the number of records in a chunk of a stream or of a decoded file; default
+	// 16 batches, or a multiple of that for a file.
 	ChunkRecords int64 `json:"chunk_records,omitempty"`
 	// Flush is how long a record of a stream may wait for its chunk to fill; default 1s.
 	Flush time.Duration `json:"flush,omitzero"`

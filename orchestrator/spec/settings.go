@@ -88,7 +88,7 @@ var Settings = slices.Concat(
 		{Name: "max-record-bytes", Kind: Size, Field: "Input.MaxRecordBytes", Default: "16MiB", Least: 1, Shapes: true, Help: "maximum record length; longer lines are kept as failed records"},
 		{Name: "no-validate", Kind: Bool, Field: "Input.NoValidate", Shapes: true, Help: "do not check that each line is valid JSON; saves about 0.2 s of CPU time per GB"},
 		{Name: "split", Field: "Input.Split", Default: "auto", Words: []string{"auto", "records", "bytes"}, Help: "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB"},
-		{Name: "chunk-records", Kind: Int, Field: "Input.ChunkRecords", Help: "records per chunk of a stream or a compressed file (default 16 batches)"},
+		{Name: "chunk-records", Kind: Int, Field: "Input.ChunkRecords", Help: "records per chunk of a stream or a decoded file (default: 16 batches, or a multiple for files)"},
 		{Name: "flush", Kind: Duration, Field: "Input.Flush", Default: "1s", Least: 1, Help: "maximum time that a record of a stream waits for its chunk to fill"},
 	}),
 	under(GroupResume, []Setting{

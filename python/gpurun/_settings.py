@@ -110,7 +110,7 @@ class Settings(TypedDict, total=False):
     split: Literal["auto", "records", "bytes"]
     "split a file by records (equal counts, counts the input first) or bytes (starts immediately); auto: by records up to 16 GiB"
     chunk_records: int
-    "records per chunk of a stream or a compressed file (default 16 batches)"
+    "records per chunk of a stream or a decoded file (default: 16 batches, or a multiple for files)"
     flush: str
     "maximum time that a record of a stream waits for its chunk to fill"
     fresh: bool
