@@ -108,11 +108,23 @@ func (t *batchTask) loadOf(lo, hi int) load {
 // good records that the kernel has computed the batch at the first attempt.
 func (t *batchTask) good(took time.Duration) {
 	for _, cost := range t.costs {
-		t.lane.stats.Cost += int64(cost)
+		t.lane.out.stats.Cost += int64(cost)
 	}
-	t.lane.stats.Padded += t.load.cost
+	t.lane.out.stats.Padded += t.load.cost
 	t.lane.worker.sizes.good(t.load)
 	t.group.good(took)
+}
+
+// isolated records that the kernel has isolated bad records itself, from record lo on. How long that
+// took says nothing about other batches.
+func (t *batchTask) isolated(w *Worker, lo int, results *plugins.Results, took time.Duration) {
+	w.host.warmUp(took)
+	for i := range results.Len() {
+		if failure := fault.As(results.At(i).Raised); failure != nil {
+			line := t.batch.Records[t.sent[lo+i]].Line
+			w.log.Warn("record failed", "line", line, "kind", failure.Kind, "error", failure.Message)
+		}
+	}
 }
 
 // verdict returns the verdict on record i of those sent, once it is known.

@@ -73,20 +73,20 @@ func (c *computing) follow(l *lane) (ended bool) {
 	}
 	inFlight := len(c.flight) > 0 && c.flight[0].lane == l
 	c.obey(l, inFlight)
-	return (l.read || l.ended) && !inFlight && !l.open()
+	return (l.read || l.ended) && !inFlight && l.groups.open() == nil
 }
 
 // obey ends a chunk before its first unsubmitted batch, or after the window that is being computed,
 // if that is requested.
 func (c *computing) obey(l *lane, inFlight bool) {
 	end := c.worker.stops.mustEnd(l)
-	if !end && !(c.worker.stops.mustShare(l) && l.shares()) || l.ended && !l.open() {
+	if !end && !(c.worker.stops.mustShare(l) && l.shares()) || l.ended && l.groups.open() == nil {
 		return
 	}
 	if end {
 		l.leave()
 	}
-	l.handBack(l.unsubmitted, inFlight || l.open())
+	l.handBack(l.unsubmitted, inFlight || l.groups.open() != nil)
 }
 
 func (c *computing) mayTrim() bool { return len(c.flight) == 0 }
@@ -104,11 +104,12 @@ func (c *computing) feed() (next pause, err error) {
 			next.longest = min(next.longest, delay)
 			break
 		}
-		if !l.open() {
+		g := l.groups.open()
+		if g == nil {
 			next.reading = l
 			break
 		}
-		if err := c.send(l.nextOf(l.groups[len(l.groups)-1])); err != nil {
+		if err := c.send(g.next()); err != nil {
 			return next, err
 		}
 	}
@@ -177,15 +178,15 @@ func (c *computing) finishHead(err error) error {
 	if len(task.records) == 0 {
 		return task.lane.pass(task)
 	}
-	task.lane.countBatch()
+	task.lane.out.countBatch()
 	took := time.Since(c.headSince)
 	task.took = took
-	task.lane.addBusy(took)
+	task.lane.out.addBusy(took)
 	c.quick = took < quickBatch
 	if err == nil {
 		if task.results.Isolated() {
-			task.lane.stats.Retries++
-			task.lane.isolated(task, 0, task.results, took)
+			task.lane.out.stats.Retries++
+			task.isolated(c.worker, 0, task.results, took)
 		} else {
 			c.averageTime(took)
 			c.worker.host.good(took, task.load)

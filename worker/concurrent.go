@@ -113,7 +113,7 @@ func (c *concurrent) feed() (next pause, err error) {
 	now := time.Now()
 	lanes := c.loop.lanes
 	if c.busy && len(lanes) > 0 {
-		lanes[0].addBusy(now.Sub(c.busyFrom))
+		lanes[0].out.addBusy(now.Sub(c.busyFrom))
 	}
 	c.busy, c.busyFrom = len(c.records.flying) > 0, now
 	switch {
@@ -139,7 +139,7 @@ func (c *concurrent) feed() (next pause, err error) {
 		c.worker.host.alone.end()
 	}
 	for _, l := range lanes {
-		if l.rereads() {
+		if l.groups.spilled() {
 			if err := l.reread(); err != nil {
 				return next, err
 			}
@@ -158,7 +158,7 @@ func (c *concurrent) sendAll() error {
 	if len(c.loop.lanes) == 0 {
 		return nil
 	}
-	if c.worker.host.process != nil && c.loop.lanes[0].dead() {
+	if c.worker.host.dead() {
 		if len(c.records.flying) > 0 {
 			return nil // they land first, with the cause
 		}
@@ -244,7 +244,7 @@ func (c *concurrent) place(g *group, i int) error {
 	f := &flight{number: number, record: g.task.toCompute(i, i+1).At(0), group: g, at: i}
 	switch {
 	case g.lane.log.Has(number):
-		logged, err := g.lane.logged(number)
+		logged, err := logged(g.lane.log, number)
 		if err != nil {
 			return err
 		}

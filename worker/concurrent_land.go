@@ -89,11 +89,11 @@ func (c *concurrent) conclude(l landing) error {
 	case failure == nil:
 		return c.succeed(l)
 	case l.expired && failure.Kind != fault.Record && failure.Kind != fault.Timeout:
-		failure = c.worker.host.expired("answer", "record", l.limit)
+		failure = c.worker.host.limits.expired("answer", "record", l.limit)
 	case failure.Kind == fault.OOM:
 		if c.throttle.shrink(len(c.records.flying)) {
 			c.worker.log.Warn("a record did not fit in memory next to the others", "concurrency", c.throttle.ceiling, "error", failure.Message)
-			f.group.lane.stats.Retries++
+			f.group.lane.out.stats.Retries++
 			c.records.resend(f)
 			return nil
 		}
@@ -132,7 +132,7 @@ func (c *concurrent) retry(f *flight, a plugins.Answer) error {
 		return c.fail(f, fault.GaveUp.New("gave up after %s: %s", attempts(f.retries+1), message).WithDetail(a.Detail).Bounded())
 	}
 	f.retries++
-	f.group.lane.stats.Retries++
+	f.group.lane.out.stats.Retries++
 	wait := a.After // the window holds it back with all others, by chance a little longer
 	if wait <= 0 {
 		wait = backOff(f.retries, 0, rand.Float64())
@@ -198,7 +198,7 @@ func (c *concurrent) lose(first landing, failure *fault.Error) error {
 		c.search.begin(len(suspects), computed)
 	}
 	for _, f := range suspects {
-		f.group.lane.stats.Retries++
+		f.group.lane.out.stats.Retries++
 		c.records.resend(f)
 	}
 	return nil

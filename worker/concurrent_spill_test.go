@@ -82,7 +82,7 @@ func TestSlowRecord(t *testing.T) {
 	list := computeLanes(t, w, func(c *loop) {
 		l := c.lanes[0]
 		records, groups = max(records, l.held.records), max(groups, len(l.groups))
-		spilled = spilled || l.rereads()
+		spilled = spilled || l.groups.spilled()
 	}, job)
 	if len(list) != 1 {
 		t.Fatalf("%d chunks are done", len(list))
@@ -158,7 +158,7 @@ func TestSlowRecordAmongLanes(t *testing.T) {
 	list := computeLanes(t, w, func(c *loop) {
 		if first := c.lanes[0]; !cut && first.rest.First > 0 {
 			cut = true
-			w.stops.request(wire.Stop{Only: &first.first})
+			w.stops.request(wire.Stop{Only: &first.out.assign.Chunk.First})
 		}
 	}, chunks...)
 	outputs := make(map[int64]string)

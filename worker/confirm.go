@@ -97,7 +97,7 @@ func (s *search) controlDies(within time.Duration) (bool, error) {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
 		err := s.again(task)
 		if err == nil {
-			if err = s.rest(controlInterval); err == nil && s.lane.dead() {
+			if err = s.rest(controlInterval); err == nil && s.worker.host.dead() {
 				return true, nil
 			}
 		}

@@ -106,26 +106,31 @@ func (g *group) upTo(n int) *batchTask {
 	return &task
 }
 
-// open reports whether the run has batches of a group that are not submitted yet.
-func (l *lane) open() bool {
-	last := len(l.groups) - 1
-	return last >= 0 && len(l.groups[last].left.order) > 0
-}
-
-// nextOf returns the next batch of a window. It is empty if there is none.
-func (l *lane) nextOf(g *group) *batchTask {
-	task := g.task.pick(g.left.next(l.worker.sizes.budget(l.worker.setup.Records.BatchBytes)))
+// next returns the next batch of a window. It is empty if there is none.
+func (g *group) next() *batchTask {
+	w := g.lane.worker
+	task := g.task.pick(g.left.next(w.sizes.budget(w.setup.Records.BatchBytes)))
 	if g.task.batch.Rest().Records == 0 && len(g.left.order) <= ahead*g.size {
-		l.reader.reportReadComplete() // or an idle worker could not have the next chunk
+		g.lane.reader.reportReadComplete() // or an idle worker could not have the next chunk
 	}
 	return task
+}
+
+// groups are consecutive groups of a lane, in input order.
+type groups []*group
+
+// open returns the group with batches that are not submitted yet, nil if there is none.
+func (gs groups) open() *group {
+	if last := len(gs) - 1; last >= 0 && len(gs[last].left.order) > 0 {
+		return gs[last]
+	}
+	return nil
 }
 
 // leave gives up what is not submitted, and the window that will not be complete without it.
 func (l *lane) leave() {
 	l.ended = true
-	if l.open() {
-		g := l.groups[len(l.groups)-1]
+	if g := l.groups.open(); g != nil {
 		l.unsubmitted = g.task.batch.From(0)
 		g.left.order = nil
 	}
@@ -176,19 +181,4 @@ func (l *lane) endGroup() error {
 	err := l.write(g.upTo(n))
 	l.rest = rest
 	return err
-}
-
-// finishGroup computes what remains before a record for another device, one batch at a
-// time, and ends the chunk there.
-func (l *lane) finishGroup() error {
-	for len(l.groups) > 0 && l.groups[0].suspect >= 0 && !l.interrupted {
-		task := l.nextOf(l.groups[0])
-		if len(task.sent) == 0 {
-			return l.endGroup()
-		}
-		if err := l.rerun(task, nil); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -298,18 +297,12 @@ func (h *kernelHost) isolation(of load) time.Duration {
 // tooLong kills the kernel and returns the failure of a batch that exceeded its limit.
 func (h *kernelHost) tooLong(limit time.Duration) error {
 	h.kill()
-	return h.expired("respond", "batch", limit)
+	return h.limits.expired("respond", "batch", limit)
 }
 
-// expired returns the failure of a batch or record that reached its limit. The message must not
-// vary between runs, so the limit, which depends on earlier batches, goes into the detail.
-func (h *kernelHost) expired(verb, what string, limit time.Duration) *fault.Error {
-	message := fmt.Sprintf("the kernel did not %s in time", verb)
-	if h.limits.timeout > 0 {
-		message = fmt.Sprintf("the kernel did not %s within %s", verb, h.limits.timeout)
-	}
-	return fault.KernelTimeout.New("%s", message).Set("timeout").
-		WithDetail(fmt.Sprintf("gpurun waited %s for this %s", limit, what))
+// dead reports whether the process has exited, or can compute nothing more.
+func (h *kernelHost) dead() bool {
+	return h.process != nil && (closed(h.process.Done()) || h.process.Broken())
 }
 
 // running returns the process, nil if there is none. It is safe for concurrent use.

@@ -13,25 +13,6 @@ import (
 	"github.com/gpurun/gpurun/plugins"
 )
 
-// handleInFlight handles a batch that was in flight after a failed one of the same chunk.
-func (l *lane) handleInFlight(task *batchTask, outcome error) error {
-	if l.elsewhere != nil || l.interrupted { // the chunk ended before this batch
-		return nil
-	}
-	if len(l.groups) > 0 && l.groups[0].suspect >= 0 && task.group != l.groups[0] { // it will
-		return nil
-	}
-	l.countBatch()
-	if outcome == nil {
-		return l.pass(task)
-	}
-	failure := fault.As(outcome)
-	if failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) {
-		failure = nil // collateral damage: it has not been tried on its own
-	}
-	return l.rerun(task, failure)
-}
-
 // rerun computes a batch on its own, and finds the records that make it fail, so that only those
 // fail. It bisects the batch, and then every half that fails again, until each bad record is alone.
 // failure is how the batch failed before, or nil if it has not been tried on its own.
@@ -45,17 +26,18 @@ func (l *lane) handleInFlight(task *batchTask, outcome error) error {
 // A single record is blamed for a crash only if the process ended itself or nothing else
 // explains it (confirm.go); a fault of another worker may on a GPU with MPS (alone.go). A process that ran out of host memory may have leaked it, so a
 // fresh one tries the same records before the batch is split and before a record is blamed.
-func (l *lane) rerun(task *batchTask, failure *fault.Error) error {
+func (c *computing) rerun(task *batchTask, failure *fault.Error) error {
 	task.verdicts = make([]verdict, len(task.sent))
-	s := &search{worker: l.worker, lane: l, task: task, fresh: !l.worker.host.warm}
-	defer l.worker.host.alone.end()
+	l, host := task.lane, c.worker.host
+	s := &search{worker: c.worker, lane: l, task: task, fresh: !host.warm}
+	defer host.alone.end()
 	first := failure
 	if failure != nil && (failure.Kind == fault.Crash || failure.Kind == fault.Timeout && len(task.sent) == 1) {
 		failure = nil
 	}
 	failure, err := s.verifyDevice(failure)
 	if err == nil {
-		err = l.worker.host.begin(first, s.rest)
+		err = host.begin(first, s.rest)
 	}
 	if err == nil {
 		err = s.prove()
@@ -71,7 +53,11 @@ func (l *lane) rerun(task *batchTask, failure *fault.Error) error {
 	case err == nil:
 		return l.pass(task)
 	case errors.As(err, &elsewhere):
-		return l.endBefore(task, elsewhere)
+		// The chunk ends before the record, in the middle of a group; see finishGroup. Records of other
+		// batches may come before it.
+		task.group.endBefore(task.position(elsewhere.at))
+		l.ended = true
+		return l.pass(task)
 	case errors.Is(err, errCrowded):
 		l.crowded = true
 		l.interrupt()
@@ -87,14 +73,6 @@ var (
 	errInterrupted = errors.New("the job is stopping")
 	errCrowded     = errors.New("too many workers share the memory")
 )
-
-// endBefore ends the chunk in the middle of a group, before a record that another device
-// must compute; see finishGroup.
-func (l *lane) endBefore(task *batchTask, e *elsewhereError) error {
-	task.group.endBefore(task.position(e.at)) // records of other batches may come before it
-	l.ended = true
-	return l.pass(task)
-}
 
 // search is the isolation of one batch.
 type search struct {
@@ -246,18 +224,6 @@ func noRecords(failure *fault.Error) bool {
 	return false
 }
 
-// isolated records that the kernel has isolated bad records itself, from record lo of a batch.
-// How long that took says nothing about other batches.
-func (l *lane) isolated(task *batchTask, lo int, results *plugins.Results, took time.Duration) {
-	l.worker.host.warmUp(took)
-	for i := range results.Len() {
-		if failure := fault.As(results.At(i).Raised); failure != nil {
-			line := task.batch.Records[task.sent[lo+i]].Line
-			l.worker.log.Warn("record failed", "line", line, "kind", failure.Kind, "error", failure.Message)
-		}
-	}
-}
-
 // split settles the records from lo to hi in pieces. Halves find the bad record with the
 // fewest restarts. A hang is split into quarters, because a good piece costs next to
 // nothing and a bad one its whole time limit.
@@ -293,18 +259,18 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 			return nil, err
 		}
 	}
-	if l.dead() {
+	if host.dead() {
 		host.kill()
 	}
 	if host.process == nil {
 		l.worker.computing.giveBack()
 	}
-	l.stats.Retries++
+	l.out.stats.Retries++
 	overdue, cancelOverdue := l.worker.stops.untilOverdue(l.ctx)
 	defer cancelOverdue()
 	restarted, err := host.alive(overdue)
 	if restarted {
-		l.stats.Restarts++
+		l.out.stats.Restarts++
 	}
 	if err != nil {
 		return nil, s.unlessOverdue(err)
@@ -324,10 +290,10 @@ func (s *search) try(lo, hi int) (*plugins.Results, error) {
 	}
 	results, err := plugins.Call(ctx, host.process, batch)
 	took := time.Since(started)
-	l.addBusy(took)
+	l.out.addBusy(took)
 	switch {
 	case err == nil && results.Isolated():
-		l.isolated(s.task, lo, results, took)
+		s.task.isolated(s.worker, lo, results, took)
 	case err == nil:
 		host.good(took, of)
 		l.worker.proof.keep(s.task, lo)
@@ -352,12 +318,6 @@ func (s *search) unlessOverdue(err error) error {
 	}
 	s.worker.host.kill()
 	return errInterrupted
-}
-
-// dead reports whether the kernel process has exited.
-func (l *lane) dead() bool {
-	process := l.worker.host.process
-	return process != nil && (closed(process.Done()) || process.Broken())
 }
 
 // elsewhereError means that a record does not fit in this device's memory even alone;

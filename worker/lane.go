@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/internal/crash"
 	"github.com/gpurun/gpurun/internal/fault"
-	"github.com/gpurun/gpurun/internal/histogram"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/worker/early"
 )
@@ -24,11 +22,10 @@ type lane struct {
 	ctx         context.Context
 	cancel      context.CancelFunc
 	reader      *batchReader
-	out         *partWriter
-	log         *early.Log  // of the answers of a concurrent kernel
-	groups      []*group    // that are not complete, in order
+	out         *partWriter // of the current part
 	cuts        int         // how often it has ended a part and begun another
-	first       int64       // the first record of the chunk, or of what remained at the last cut
+	log         *early.Log  // of the answers of a concurrent kernel
+	groups      groups      // that are not complete
 	number      int64       // counts the worker's chunks, from 1
 	read        bool        // nothing remains to be read
 	ended       bool        // no further batch is submitted
@@ -47,9 +44,7 @@ type lane struct {
 	crowded bool
 	// held is how much is read for a concurrent kernel and not written: records, and the bytes of
 	// lines and answers.
-	held  load
-	stats wire.Stats
-	late  histogram.Histogram // latency that the writer does not know
+	held load
 }
 
 // begin starts reading a chunk. Unless the chunk is new, it imports the answers that are logged for it.
@@ -57,7 +52,7 @@ func (w *Worker) begin(ctx context.Context, assign wire.Assign, syncer *early.Sy
 	first, end := assign.Chunk.First, assign.Chunk.First+assign.Chunk.Records
 	w.begun++
 	l := &lane{
-		Assign: assign, worker: w, number: w.begun, first: first, unsubmitted: assign.Chunk, rest: assign.Chunk,
+		Assign: assign, worker: w, number: w.begun, unsubmitted: assign.Chunk, rest: assign.Chunk,
 		log: early.New(filepath.Dir(assign.Part), first, end, syncer),
 	}
 	if !assign.New {
@@ -80,7 +75,7 @@ func (w *Worker) begin(ctx context.Context, assign wire.Assign, syncer *early.Sy
 // forever. A paused one begins nothing.
 func (l *lane) shares() bool {
 	_, paused := l.worker.pace.paused()
-	return paused || l.unsubmitted.First > l.first
+	return paused || l.unsubmitted.First > l.out.assign.Chunk.First
 }
 
 // interrupt ends the chunk before the batches that are not finished.
@@ -105,32 +100,7 @@ func (l *lane) handBack(rest chunk.Chunk, inFlight bool) {
 // write sends a finished group to the writer.
 func (l *lane) write(task *batchTask) error {
 	l.rest = task.batch.Rest()
-	select {
-	case l.out.tasks <- task:
-		return nil
-	default:
-	}
-	waiting := time.Now()
-	defer func() { l.stats.Output += time.Since(waiting) }()
-	select {
-	case l.out.tasks <- task:
-		return nil
-	case <-l.out.broken:
-		return l.out.err()
-	case <-l.ctx.Done():
-		return l.ctx.Err()
-	}
-}
-
-func (l *lane) countBatch() {
-	l.stats.Batches++
-	l.worker.batches.Add(1)
-}
-
-// addBusy counts time in which the kernel had work.
-func (l *lane) addBusy(took time.Duration) {
-	l.stats.Busy += took
-	l.worker.busy.Add(int64(took))
+	return l.out.add(l.ctx, task)
 }
 
 // close ends the lane after the records that are written together with those before them, and reports
@@ -174,7 +144,10 @@ func (l *lane) endPart(end chunk.Chunk) (wire.Done, error) {
 	if err != nil {
 		return wire.Done{}, err
 	}
-	done := wire.Done{Chunk: l.ID, Segment: segment, Stats: l.takeStats()}
+	done := wire.Done{Chunk: l.ID, Segment: segment, Stats: l.out.statistics()}
+	if l.reader.fetch != nil {
+		done.Stats.Figures = l.reader.fetch.figures.reset()
+	}
 	if rest := l.remaining(); rest.Records > 0 {
 		done.Rest = &rest
 	}
@@ -194,7 +167,7 @@ func (l *lane) remaining() chunk.Chunk {
 // remains, the chunk is about to end.
 func (l *lane) cut() error {
 	l.worker.stops.forget(l)
-	if l.rest.First == l.first || l.remaining().Records == 0 {
+	if l.rest.First == l.out.assign.Chunk.First || l.remaining().Records == 0 {
 		return nil
 	}
 	if err := l.rotate(); err != nil {
@@ -206,35 +179,14 @@ func (l *lane) cut() error {
 	}
 	done.Continues = true
 	computed := l.out.progress.computed - done.Segment.Tally.Records
-	l.first, l.cuts = done.Rest.First, l.cuts+1
-	l.out = l.worker.startWriting(wire.Assign{ID: l.ID, Chunk: *done.Rest, Part: l.partName()}, l.reader.recycle)
+	l.cuts++
+	l.out = l.worker.startWriting(wire.Assign{ID: l.ID, Chunk: *done.Rest, Part: fmt.Sprintf("%s-%d", l.Part, l.cuts)}, l.reader.recycle)
 	l.out.computed(max(0, int(computed)))
 	l.worker.report(done)
 	return nil
 }
 
-// partName returns the prefix of the names of the current part's files.
-func (l *lane) partName() string {
-	if l.cuts == 0 {
-		return l.Part
-	}
-	return fmt.Sprintf("%s-%d", l.Part, l.cuts)
-}
-
-// takeStats returns the statistics since the last call. The part must be closed.
-func (l *lane) takeStats() wire.Stats {
-	stats := l.stats
-	stats.Nulls, stats.BatchSize, stats.Latency = l.out.nulls(), l.worker.sizes.found(), l.out.takeLatency()
-	stats.Faulty = l.out.suspects.faulty()
-	stats.Latency.Merge(l.late)
-	if l.reader.fetch != nil {
-		stats.Figures = l.reader.fetch.figures.reset()
-	}
-	l.stats, l.late = wire.Stats{}, histogram.Histogram{}
-	return stats
-}
-
 // rotate ends the part of the log with the part that ends.
 func (l *lane) rotate() error {
-	return fault.JobFiles.Wrap(l.log.Rotate(l.rest.First, l.partName()))
+	return fault.JobFiles.Wrap(l.log.Rotate(l.rest.First, l.out.assign.Part))
 }

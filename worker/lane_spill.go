@@ -41,34 +41,35 @@ func (c *concurrent) complete(g *group) error {
 func (l *lane) spill(g *group) error {
 	task := g.task
 	for i, at := range task.sent {
-		if err := l.logFailure(task.batch.Records[at].Index, task.verdicts[i].fault); err != nil {
+		if err := logFailure(l.log, task.batch.Records[at].Index, task.verdicts[i].fault); err != nil {
 			return err
 		}
 	}
 	for _, took := range task.batches {
-		l.late.Add(took)
+		l.out.late.Add(took)
 	}
 	l.held.add(-task.load.records, -task.load.bytes)
 	g.spilled = &span{from: task.batch.From(0), records: int64(len(task.batch.Records))}
 	l.reader.recycle(task.batch)
 	g.task = nil
-	l.merge(g)
+	l.groups = l.groups.merge(g)
 	return nil
 }
 
 // merge unites a spilled group with spilled neighbors.
-func (l *lane) merge(g *group) {
-	at, _ := slices.BinarySearchFunc(l.groups, g.first, func(other *group, first int64) int { return int(other.first - first) })
+func (gs groups) merge(g *group) groups {
+	at, _ := slices.BinarySearchFunc(gs, g.first, func(other *group, first int64) int { return int(other.first - first) })
 	for _, i := range []int{at + 1, at} { // into the group before it
-		if i > 0 && i < len(l.groups) && l.groups[i].spilled != nil && l.groups[i-1].spilled != nil {
-			l.groups[i-1].spilled.records += l.groups[i].spilled.records
-			l.groups = slices.Delete(l.groups, i, i+1)
+		if i > 0 && i < len(gs) && gs[i].spilled != nil && gs[i-1].spilled != nil {
+			gs[i-1].spilled.records += gs[i].spilled.records
+			gs = slices.Delete(gs, i, i+1)
 		}
 	}
+	return gs
 }
 
-// rereads reports whether the next records to write are spilled.
-func (l *lane) rereads() bool { return len(l.groups) > 0 && l.groups[0].spilled != nil }
+// spilled reports whether the next records to write are spilled.
+func (gs groups) spilled() bool { return len(gs) > 0 && gs[0].spilled != nil }
 
 const (
 	// rereadRecords and rereadBytes are how many records, and bytes of their answers, are
@@ -117,7 +118,7 @@ func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
 	}
 	task.lane, task.verdicts = l, make([]verdict, len(task.sent))
 	for i, at := range task.sent {
-		if task.verdicts[i], err = l.logged(batch.Records[at].Index); err != nil {
+		if task.verdicts[i], err = logged(l.log, batch.Records[at].Index); err != nil {
 			return nil, err
 		}
 	}
@@ -125,8 +126,8 @@ func (l *lane) readAgain(from chunk.Chunk, n int) (*batchTask, error) {
 }
 
 // logged returns the verdict of a record whose answer, or failure, is in the log.
-func (l *lane) logged(number int64) (verdict, error) {
-	a, err := l.log.Get(number)
+func logged(log *early.Log, number int64) (verdict, error) {
+	a, err := log.Get(number)
 	if err == nil && a.Verdict == early.Failure {
 		failure := new(fault.Error)
 		err = json.Unmarshal(a.Lines[0], failure)
@@ -136,13 +137,13 @@ func (l *lane) logged(number int64) (verdict, error) {
 }
 
 // logFailure keeps why a record failed, nil if it did not, for when it is written.
-func (l *lane) logFailure(number int64, failure *fault.Error) error {
+func logFailure(log *early.Log, number int64, failure *fault.Error) error {
 	if failure == nil {
 		return nil
 	}
 	data, err := json.Marshal(failure)
 	if err == nil {
-		err = l.log.Put(number, early.Answer{Verdict: early.Failure, Lines: [][]byte{data}})
+		err = log.Put(number, early.Answer{Verdict: early.Failure, Lines: [][]byte{data}})
 	}
 	return fault.JobFiles.Wrap(err)
 }

@@ -31,7 +31,7 @@ func (ls lanes) held() (held load) {
 // reading returns the lane with the next records to send, or to read, nil if there is none.
 func (ls lanes) reading() *lane {
 	for _, l := range ls {
-		if !l.read && !l.ended && !l.halted || l.open() {
+		if !l.read && !l.ended && !l.halted || l.groups.open() != nil {
 			return l
 		}
 	}
@@ -39,7 +39,9 @@ func (ls lanes) reading() *lane {
 }
 
 // rereads reports whether a lane has spilled records to write.
-func (ls lanes) rereads() bool { return slices.ContainsFunc(ls, (*lane).rereads) }
+func (ls lanes) rereads() bool {
+	return slices.ContainsFunc(ls, func(l *lane) bool { return l.groups.spilled() })
+}
 
 // add counts the memory of a group that was read.
 func (l *lane) add(g *group) {
@@ -97,7 +99,7 @@ func (l *lane) over(r *roster) bool {
 	case stops.mustShare(l) && l.shares():
 		l.share(r)
 	}
-	return l.ended && !r.atKernel(l) && !r.pending(l) && !l.rereads()
+	return l.ended && !r.atKernel(l) && !r.pending(l) && !l.groups.spilled()
 }
 
 // share hands back what was never sent.

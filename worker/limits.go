@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"fmt"
 	"math"
 	"time"
 
+	"github.com/gpurun/gpurun/internal/fault"
 	"github.com/gpurun/gpurun/internal/wire"
 	"github.com/gpurun/gpurun/plugins"
 )
@@ -157,4 +159,15 @@ func (l *limits) piece(of load, first bool) time.Duration {
 		piece = max(piece, 3*l.cold)
 	}
 	return min(limit, piece)
+}
+
+// expired returns the failure of a batch or record that reached its limit. The message must not
+// vary between runs, so the limit, which depends on earlier batches, goes into the detail.
+func (l *limits) expired(verb, what string, limit time.Duration) *fault.Error {
+	message := fmt.Sprintf("the kernel did not %s in time", verb)
+	if l.timeout > 0 {
+		message = fmt.Sprintf("the kernel did not %s within %s", verb, l.timeout)
+	}
+	return fault.KernelTimeout.New("%s", message).Set("timeout").
+		WithDetail(fmt.Sprintf("gpurun waited %s for this %s", limit, what))
 }

@@ -54,7 +54,7 @@ type pause struct {
 // addIdle counts time in which the kernel had nothing to compute because nothing was read.
 func (p pause) addIdle(since time.Time) {
 	if p.idle && p.reading != nil {
-		p.reading.stats.Input += time.Since(since)
+		p.reading.out.stats.Input += time.Since(since)
 	}
 }
 
@@ -238,7 +238,7 @@ func (c *loop) reopen(l *lane) (bool, error) {
 	}
 	ctx, cancel := w.stops.untilOverdue(c.ctx)
 	defer cancel()
-	l.stats.Restarts++
+	l.out.stats.Restarts++
 	_, err := w.host.alive(ctx)
 	if err != nil && closed(w.stops.overdue) {
 		return false, c.work.abandon()

@@ -30,7 +30,7 @@ func (p *partWriter) report(latency *histogram.Histogram) {
 	s, w := &p.progress, p.worker
 	s.at, s.told = time.Now(), s.computed
 	w.send(wire.Message{Progress: &wire.Progress{
-		Chunk: p.id, Counts: s.written, Faulty: p.suspects.faulty(), Ahead: max(0, s.computed-s.written.Records),
+		Chunk: p.assign.ID, Counts: s.written, Faulty: p.suspects.faulty(), Ahead: max(0, s.computed-s.written.Records),
 		Computed: w.computed.Load(), Batches: w.batches.Load(), Awaits: w.awaited(), Busy: time.Duration(w.busy.Load()), Tuning: w.sizes.tuning(),
 		Memory: w.host.memory(), Latency: latency,
 	}})
@@ -56,6 +56,18 @@ func (p *partWriter) computed(n int) {
 	if p.progress.told != p.progress.computed && time.Since(p.progress.at) >= progressInterval {
 		p.report(nil)
 	}
+}
+
+// countBatch counts a batch that the kernel has computed.
+func (p *partWriter) countBatch() {
+	p.stats.Batches++
+	p.worker.batches.Add(1)
+}
+
+// addBusy counts time in which the kernel had work.
+func (p *partWriter) addBusy(took time.Duration) {
+	p.stats.Busy += took
+	p.worker.busy.Add(int64(took))
 }
 
 // fetchShown is how long the kernel must have waited for files before that is reported.

@@ -30,7 +30,7 @@ func (c *computing) recover(task *batchTask, err error) error {
 		flight = slices.DeleteFunc(flight, func(other *batchTask) bool { return other.lane != task.lane })
 		c.giveBack()
 	}
-	if err := task.lane.rerun(task, failure); err != nil {
+	if err := c.rerun(task, failure); err != nil {
 		return err
 	}
 	for i, other := range flight {
@@ -40,11 +40,11 @@ func (c *computing) recover(task *batchTask, err error) error {
 			}
 			break
 		}
-		if err := other.lane.handleInFlight(other, outcomes[i]); err != nil {
+		if err := c.handleInFlight(other, outcomes[i]); err != nil {
 			return err
 		}
 	}
-	if err := task.lane.finishGroup(); err != nil {
+	if err := c.finishGroup(task.lane); err != nil {
 		return err
 	}
 	c.headSince = time.Now()
@@ -54,6 +54,41 @@ func (c *computing) recover(task *batchTask, err error) error {
 // lost reports whether a batch failed by losing the kernel process.
 func lost(e *fault.Error) bool {
 	return e.Kind == fault.Crash || e.Kind == fault.Timeout || e.Sign == fault.HostMemory
+}
+
+// handleInFlight handles a batch that was in flight after a failed one of the same chunk.
+func (c *computing) handleInFlight(task *batchTask, outcome error) error {
+	l := task.lane
+	if l.interrupted { // the chunk ended before this batch
+		return nil
+	}
+	if len(l.groups) > 0 && l.groups[0].suspect >= 0 && task.group != l.groups[0] { // it will
+		return nil
+	}
+	l.out.countBatch()
+	if outcome == nil {
+		return l.pass(task)
+	}
+	failure := fault.As(outcome)
+	if failure != nil && (failure.Kind == fault.Crash || failure.Sign == fault.HostMemory) {
+		failure = nil // collateral damage: it has not been tried on its own
+	}
+	return c.rerun(task, failure)
+}
+
+// finishGroup computes what remains before a record for another device, one batch at a
+// time, and ends the chunk there.
+func (c *computing) finishGroup(l *lane) error {
+	for len(l.groups) > 0 && l.groups[0].suspect >= 0 && !l.interrupted {
+		task := l.groups[0].next()
+		if len(task.sent) == 0 {
+			return l.endGroup()
+		}
+		if err := c.rerun(task, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveBack gives assigned work back to other workers while a search restarts the kernel again

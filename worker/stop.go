@@ -61,10 +61,12 @@ func (s *stops) mustEnd(l *lane) bool {
 
 // mustCut reports whether the part of a chunk must end, and its records in flight may go on: a
 // checkpoint.
-func (s *stops) mustCut(l *lane) bool { return s.cut.Load() == l.first+1 && !s.mustEnd(l) }
+func (s *stops) mustCut(l *lane) bool {
+	return s.cut.Load() == l.out.assign.Chunk.First+1 && !s.mustEnd(l)
+}
 
 // forget drops the request to end a part, which the worker has met.
-func (s *stops) forget(l *lane) { s.cut.CompareAndSwap(l.first+1, 0) }
+func (s *stops) forget(l *lane) { s.cut.CompareAndSwap(l.out.assign.Chunk.First+1, 0) }
 
 // mustShare reports whether a chunk must hand back what it has not begun.
 func (s *stops) mustShare(l *lane) bool { return l.number <= s.shared.Load() }

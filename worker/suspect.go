@@ -33,7 +33,7 @@ func (p *partWriter) suspect(count *int64, batch *input.Batch, i int, failure *f
 	}
 	s.reported = failed
 	record, _ := batch.Alone(i)
-	p.worker.send(wire.Message{Suspect: &wire.Suspect{Chunk: p.id, Record: record, Failed: failed, Fault: failure}})
+	p.worker.send(wire.Message{Suspect: &wire.Suspect{Chunk: p.assign.ID, Record: record, Failed: failed, Fault: failure}})
 }
 
 // faulty returns how many of the records that are written failed in the kernel.

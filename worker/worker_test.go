@@ -38,8 +38,8 @@ func TestStopHoldsForChunksAssignedBeforeIt(t *testing.T) {
 				w.handle(message)
 			}
 			for i, want := range test.ends {
-				run := &lane{number: int64(i + 1), first: (<-w.assigned).Chunk.First}
-				if got := w.stops.mustEnd(run); got != want {
+				<-w.assigned
+				if got := w.stops.mustEnd(&lane{number: int64(i + 1)}); got != want {
 					t.Errorf("chunk %d ends: %t", i, got)
 				}
 			}

@@ -1,6 +1,9 @@
 package worker
 
 import (
+	"context"
+	"time"
+
 	"github.com/gpurun/gpurun/chunk"
 	"github.com/gpurun/gpurun/chunk/commit"
 	"github.com/gpurun/gpurun/chunk/input"
@@ -13,7 +16,7 @@ import (
 // partWriter turns verdicts into output lines while the kernel computes the next batches.
 type partWriter struct {
 	worker  *Worker
-	id      int64 // of the assignment
+	assign  wire.Assign // the chunk, or what remained of it at the last cut
 	part    *commit.Part
 	release func(*input.Batch)
 	tasks   chan *batchTask
@@ -33,12 +36,16 @@ type partWriter struct {
 	kernelNulls int64
 	latency     histogram.Histogram // of batches since the last message
 	suspects    suspects
+
+	// Only the goroutine that computes uses these:
+	stats wire.Stats
+	late  histogram.Histogram // of batches whose groups were spilled
 }
 
 func (w *Worker) startWriting(assign wire.Assign, release func(*input.Batch)) *partWriter {
 	records := w.setup.Records
 	p := &partWriter{
-		worker: w, id: assign.ID, release: release,
+		worker: w, assign: assign, release: release,
 		part: commit.NewPart(commit.PartOptions{
 			Path: assign.Part, Chunk: assign.Chunk, Store: records.Store, ErrorsApart: records.ErrorsApart, Rows: records.Columns != nil,
 			Step: records.Step, Device: w.setup.Device.Name,
@@ -60,6 +67,25 @@ type encodedTask struct {
 	task  *batchTask
 	lines *encoders
 	err   error // its results cannot be stored
+}
+
+// add queues a finished group to be written.
+func (p *partWriter) add(ctx context.Context, task *batchTask) error {
+	select {
+	case p.tasks <- task:
+		return nil
+	default:
+	}
+	waiting := time.Now()
+	defer func() { p.stats.Output += time.Since(waiting) }()
+	select {
+	case p.tasks <- task:
+		return nil
+	case <-p.broken:
+		return p.err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // nulls counts the numbers that JSON cannot represent. Call it only after finish.
@@ -142,6 +168,15 @@ func (p *partWriter) finish(rest chunk.Chunk, discard bool) (segment chunk.Segme
 		p.part.Discard()
 	}
 	return segment, p.failure
+}
+
+// statistics returns the statistics of the part. Call it only after finish.
+func (p *partWriter) statistics() wire.Stats {
+	stats := p.stats
+	stats.Nulls, stats.BatchSize, stats.Latency = p.nulls(), p.worker.sizes.found(), p.takeLatency()
+	stats.Faulty = p.suspects.faulty()
+	stats.Latency.Merge(p.late)
+	return stats
 }
 
 func (p *partWriter) write(task *batchTask, lines *encoders) error {

@@ -18,7 +18,6 @@ var reasons = map[string]string{
 
 	"orchestrator.order":       "embeds the Spec, whose methods count",
 	"orchestrator.job":         "embeds what was prepared, whose methods count",
-	"worker.lane":              "all that a chunk is while a kernel computes it; in question",
 	"plugins/process.Process":  "embeds its client, whose methods count",
 	"chunk/parquet.Type":       "inference, JSON and Arrow's types have a file each",
 	"plugins/kerneltest.trial": "a file per group of checks",
