@@ -127,8 +127,9 @@ class Memory:
             summed = _Sum(file)
             self.write(summed)
         # Name and time stand for the content: gpurun looks at both when it compares the input with that of an earlier call.
+        # Seven digits are a time before 1979: a later one would look like the last use of a result in the cache.
         digest = summed.digest.hexdigest()
-        os.utime(partial, (int(digest[:8], 16),) * 2)
+        os.utime(partial, (int(digest[:7], 16),) * 2)
         path = "%s-%s%s" % (prefix, digest[:16], self.ending)
         os.replace(partial, path)
         return Files([path], self.records, self.features)

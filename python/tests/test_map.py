@@ -186,6 +186,15 @@ class Maps(Session):
         gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
         self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
 
+    def test_copies_in_the_cache(self):
+        """A copy of data that remains does not make its result look used later than it was."""
+        gpurun.map(lambda batch: {"v": [1 / n for n in batch["n"]]}, [{"n": n} for n in (0, 1)], allow_failed=True, **CPU)
+        gpurun.map(lambda batch: {"v": [2 / n for n in batch["n"]]}, [{"n": n} for n in (0, 3)], allow_failed=True, **CPU)
+        copies = [os.path.join(folder, name) for folder, _, names in os.walk("cache") for name in names if "-data-" in name]
+        self.assertEqual(len(copies), 2)
+        self.assertLess(max(map(os.path.getmtime, copies)), time.time())
+        self.assertNotEqual(*map(os.path.getmtime, copies))
+
     def test_kinds_of_data(self):
         """What people have is read as they mean it."""
         class Items:  # as data sets of torch are
