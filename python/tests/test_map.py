@@ -1,10 +1,12 @@
 """gpurun.map: functions that travel by value, and what makes one the same."""
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import functools
 import importlib.util
+import io
 import json
 import os
 import re
@@ -356,11 +358,14 @@ class Maps(Session):
 
         with open("session", "w") as file:
             file.write(str(os.getpid()))
-        call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, **CPU)
+        call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, gpus="cpu:1")
         with self.assertRaisesRegex(KeyboardInterrupt, "make the same call"):
             call()
         os.remove("session")
-        result = call()
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed):
+            result = call()
+        self.assertEqual(printed.getvalue(), "")  # nobody has touched the input, which is a copy
         self.assertGreater(result.report["resumed"], 0)
         self.assertEqual([record["m"] for record in result], list(range(0, 200, 2)))
 
