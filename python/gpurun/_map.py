@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from gpurun import _data, _identity, _job
+from gpurun import _data, _identity, _job, _records
 from gpurun._function import FOLDER, Function
 from gpurun._job import Conflict, JobError, _Folder
 from gpurun._result import Result
@@ -36,11 +36,13 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     if config is not None:
         settings["config"] = config
     source = _data.source(data)
+    if "fetch" in settings and _records.paths(data) is None:  # paths in data of this process, as open() finds them
+        settings = {"fetch_root": source.settings.get("fetch_root", os.getcwd()), **settings}
     functions = steps(function, identity)
     check_interpreter(settings.get("python"))
     temporary, is_cached = None, output is None
     if is_cached:
-        output, temporary = cached(functions, source, settings)
+        output, temporary = cached(functions, source, {**source.settings, **settings})
     output = os.path.expanduser(output)
     folder = job_folder(output, settings.get("work_dir"))
     os.makedirs(os.path.dirname(folder), exist_ok=True)

@@ -432,6 +432,33 @@ class Maps(Session):
             self.assertEqual(result.to_arrow().column("b").type, kind)
             self.assertTrue(result.to_arrow().column("b").equals(table.column("b")))
 
+    def test_relative_paths(self):
+        """Data of this process name files as its open() finds them, wherever the output is."""
+        os.makedirs("pictures")
+        with open("pictures/a", "wb") as file:
+            file.write(b"12345")
+        lengths = lambda batch: {"n": [len(one) for one in batch["image"]]}
+        rows = [{"path": "pictures/a"}]
+        for output in (None, os.path.join(self.folder, "elsewhere", "out.jsonl")):
+            for data in (rows, iter(rows)):
+                self.assertEqual(list(gpurun.map(lengths, data, output=output, fetch="image=path", force=True, **CPU)), [{"path": "pictures/a", "n": 5}])
+        with self.assertRaisesRegex(gpurun.RecordsFailed, "outside the root folder"):
+            gpurun.map(lengths, [{"path": __file__}], fetch="image=path", **CPU)
+        os.makedirs("other/pictures")
+        with open("other/pictures/a", "wb") as file:
+            file.write(b"1234567")
+        os.chdir("other")
+        self.assertEqual(list(gpurun.map(lengths, rows, fetch="image=path", **CPU)), [{"path": "pictures/a", "n": 7}])
+
+        datasets = package("datasets")
+        if datasets is None or package("PIL") is None:
+            self.skipTest("SKIPPED: no datasets, or no Pillow")
+        for path in ("pictures/a", os.path.join(self.folder, "pictures", "a")):
+            data = datasets.Dataset.from_dict({"image": [path]}).cast_column("image", datasets.Image(decode=False))
+            for given in (data, data.to_iterable_dataset()):
+                with self.subTest(path=path, data=type(given).__name__):
+                    self.assertEqual([one["n"] for one in gpurun.map(lengths, given, **CPU)], [7 if path == "pictures/a" else 5])
+
     def test_features(self):
         """The images and labels of a Dataset are images and labels in the result."""
         try:
