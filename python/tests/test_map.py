@@ -459,6 +459,14 @@ class Maps(Session):
                 with self.subTest(path=path, data=type(given).__name__):
                     self.assertEqual([one["n"] for one in gpurun.map(lengths, given, **CPU)], [7 if path == "pictures/a" else 5])
 
+    def test_home_folder(self):
+        """Paths may begin with ~, as they may for pandas."""
+        with open("in.jsonl", "w", encoding="utf-8") as file:
+            file.write('{"text": "abc"}\n')
+        with mock.patch.dict(os.environ, {"HOME": self.folder}):
+            for data in ("~/in.jsonl", ["~/in.jsonl"], "~/*.jsonl"):
+                self.assertEqual(list(gpurun.map(concurrent_free, data, output="~/out.parquet", force=True, **CPU)), [{"text": "abc", "n": 3}])
+
     def test_features(self):
         """The images and labels of a Dataset are images and labels in the result."""
         try:
