@@ -459,6 +459,16 @@ class Maps(Session):
                 with self.subTest(path=path, data=type(given).__name__):
                     self.assertEqual([one["n"] for one in gpurun.map(lengths, given, **CPU)], [7 if path == "pictures/a" else 5])
 
+    def test_length(self):
+        """The length of a result is that of its records, also if a record gives several, or none, or is written to another file."""
+        several = lambda batch: [[{"m": 1 // n, "k": k} for k in range(n)] if n != 3 else [] for n in batch["n"]]
+        data = [{"n": n} for n in (0, 1, 2, 3)]
+        for output in ["v.jsonl", "v.jsonl.gz"] + (["v.parquet", "v.arrow", "v/"] if package("pyarrow") else []):
+            for errors in (None, "errors.jsonl"):
+                with self.subTest(output=output, errors=errors):
+                    result = gpurun.map(several, data, output=output, errors=errors, force=True, allow_failed=True, **CPU)
+                    self.assertEqual(len(result), len(list(result.records())))
+
     def test_home_folder(self):
         """Paths may begin with ~, as they may for pandas."""
         with open("in.jsonl", "w", encoding="utf-8") as file:
