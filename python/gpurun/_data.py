@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import threading
 import time
 
 from gpurun_runner.failure import kind_of
@@ -125,19 +126,22 @@ class Memory:
     def saved(self, prefix):
         """The data in a file whose name begins with the prefix: its columns keep their types, and a call that is repeated
         finds the same file."""
-        partial = "%s-%d.partial" % (prefix, os.getpid())
+        partial = "%s-%d-%d.partial" % (prefix, os.getpid(), threading.get_ident())
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             summed = _Sum(file)
             self.write(summed)
         # Name and time stand for the content: gpurun looks at both when it compares the input with that of an earlier call.
         # Seven digits are a time before 1979: a later one would look like the last use of a result in the cache.
         digest = summed.digest.hexdigest()
-        os.utime(partial, (int(digest[:7], 16),) * 2)
         path = "%s-%s%s" % (prefix, digest[:16], self.ending)
-        if _same(partial, path):  # another file would be an input that was touched
-            os.remove(partial)
-        else:
-            os.replace(partial, path)
+        try:
+            os.utime(partial, (int(digest[:7], 16),) * 2)
+            if _same(partial, path):  # another file would be an input that was touched
+                os.remove(partial)
+            else:
+                os.replace(partial, path)
+        except FileNotFoundError:  # the same call in another thread or process has finished, and removed it
+            return self.saved(prefix)
         return Files([path], self.records, self.features, self.fetching)
 
 

@@ -1,5 +1,6 @@
 """gpurun.map: a function over data, on every GPU of the machine."""
 
+import contextlib
 import glob
 import hashlib
 import inspect
@@ -8,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 
 from gpurun import _data, _identity, _job, _records
@@ -81,7 +83,8 @@ def finish(result, folder):
     """Remove the copy of the data, unless a retry needs it."""
     if result.failed == 0:
         for path in glob.glob(glob.escape(copy_of(folder)) + "-*"):
-            os.remove(path)
+            with contextlib.suppress(FileNotFoundError):  # another thread or process was faster
+                os.remove(path)
 
 
 def forget(source, error, folder):
@@ -100,10 +103,14 @@ def _names(path, text):
         return False
 
 
+_parsing = threading.Lock()  # in two threads at a time, Python 3.11 may fail to parse: AST constructor recursion depth mismatch
+
+
 def steps(function, identity=None):
     """The steps of a chain, or the only one: paths of kernel files, and functions that travel."""
     chain = function if isinstance(function, (list, tuple)) else [function]
-    return [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
+    with _parsing:
+        return [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
 
 
 def save(function, functions, folder):

@@ -20,6 +20,7 @@ import threading
 import time
 import typing
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import gpurun
@@ -319,6 +320,15 @@ class Maps(Session):
             thread.join()
         self.assertEqual(outputs, ["[0, 2, 4, 6]\n"] * 2)
 
+    def test_threads(self):
+        """Threads may map at the same time, also the same function over the same data."""
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-6)
+        records = [{"n": n} for n in range(3000)]
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda i: len(gpurun.map(concurrent_numbers, records, output="%d.jsonl" % (i % 2), **CPU)), range(4)))
+        self.assertEqual(results, [3000] * 4)
+
     def test_resume(self):
         """A session that is killed, and one that was edited, in a script."""
         text = """
@@ -600,6 +610,10 @@ class Maps(Session):
         os.chmod("python", 0o755)
         with self.assertRaisesRegex(gpurun.UsageError, r"is Python 2\.7, but this is %d\.%d" % sys.version_info[:2]):
             gpurun.map(Model, RECORDS, python=os.path.abspath("python"), **CPU)
+
+
+def concurrent_numbers(batch):
+    return {"m": [2 * n for n in batch["n"]]}
 
 
 def concurrent_free(batch):
