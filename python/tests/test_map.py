@@ -352,7 +352,9 @@ class Maps(Session):
         open("slow", "w").close()
         self.script("session.py", text % (3, "", {}))
         os.remove("slow")
-        self.assertIn("Since that job, the function has changed:\n  process.globals.FACTOR was 3, is 4", self.script("session.py", text % (4, "", {})))
+        printed = self.script("session.py", text % (4, "", {}))
+        self.assertIn("Since that job, the function has changed:\n  process.globals.FACTOR was 3, is 4", printed)
+        self.assertIn('accept_changes="kernel" to keep what is done', printed)
         self.assertEqual(self.script("session.py", text % (3, "another comment, in another session", {})), "True %d\n" % (3 * 1999 * 1000))
 
     def test_interrupted(self):
