@@ -157,7 +157,7 @@ def attempt(run):
 
 def explain_change(error, folder, functions):
     """Add to an error about a changed kernel what has changed in the functions."""
-    if error.exit_code not in (2, 6):
+    if error.exit_code not in (2, 6) or "the job has changed" not in error.args[0]:
         return
     now = [one for one in functions if isinstance(one, Function)]
     digests = {one.digest[:16] for one in now}

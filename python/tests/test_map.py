@@ -471,6 +471,16 @@ class Maps(Session):
                 with self.subTest(path=path, data=type(given).__name__):
                     self.assertEqual([one["n"] for one in gpurun.map(lengths, given, **CPU)], [7 if path == "pictures/a" else 5])
 
+    def test_refused_again(self):
+        """An error that has nothing to do with a changed function does not mention one, and names options as Python writes them."""
+        data = [{"n": 1}]
+        gpurun.map(lambda batch: {"m": [1] * len(batch)}, data, output="out.jsonl", **CPU)
+        for given, message in (("out.jsonl", "the output out.jsonl is the input itself; name another file$"), ("torn.jsonl.gz", 'pass bad_input="skip" to continue')):
+            with open("torn.jsonl.gz", "wb") as file:
+                file.write(b"\x1f\x8b\x08\x00")
+            with self.subTest(given), self.assertRaisesRegex(gpurun.JobError, message):
+                gpurun.map(lambda batch: {"m": [2] * len(batch)}, given, output="out.jsonl", force=True, **CPU)
+
     def test_length(self):
         """The length of a result is that of its records, also if a record gives several, or none, or is written to another file."""
         several = lambda batch: [[{"m": 1 // n, "k": k} for k in range(n)] if n != 3 else [] for n in batch["n"]]
