@@ -208,7 +208,7 @@ func referMetrics(t *testing.T, b *bytes.Buffer) {
 }
 
 // notInPython are the settings of run that the Python package has under another name, or sets itself.
-var notInPython = []string{"kernel", "kernel-config", "step", "step-config", "output", "job-file", "json-events", "quiet", "shard", "merge"}
+var notInPython = []string{"kernel", "kernel-config", "step", "step-config", "output", "job-file", "json-events", "quiet"}
 
 // referPython writes the settings as keywords of Python functions.
 func referPython(t *testing.T, b *bytes.Buffer) {

@@ -95,6 +95,11 @@ func TestAsync(t *testing.T) {
 	if _, err := try(t, "async def process(record): yield 1"); err == nil || !strings.Contains(err.Error(), "must return its result, not yield it") {
 		t.Error(err)
 	}
+	for _, source := range []string{"async def process(batch): return {}", "class process:\n async def __call__(self, batch): return {}"} {
+		if _, err := try(t, source); err == nil || !strings.Contains(err.Error(), "gets one record at a time, not a batch") {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
 }
 
 // Characters that the log's encoding lacks are escaped.

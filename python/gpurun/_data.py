@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import threading
 import time
 
 from gpurun_runner.failure import kind_of
@@ -24,9 +25,12 @@ def source(data, as_lines=False):
         return Files(paths)
     if _is_dataset(data):
         files = _whole_files(data)
-        return Tables(data, _dataset_batches, data.features, str(data._fingerprint)) if files is None else Files(files, len(data), data.features)
+        fetching = _fetching(data.features, data)
+        if files is not None:
+            return Files(files, len(data), data.features, fetching)
+        return Tables(data, _dataset_batches, data.features, str(data._fingerprint), fetching=fetching)
     if _is_dataset(data, "IterableDataset") and data.features and has_pyarrow():
-        return Tables(data, _streamed_batches, data.features, streamed=True)
+        return Tables(data, _streamed_batches, data.features, streamed=True, fetching=_fetching(data.features, data))
     if _arrow_of(data) is not None:
         return Tables(data, _arrow_of(data))
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__") or isinstance(data, (bytes, bytearray, type)):
@@ -84,10 +88,10 @@ class Files:
 
     write = None
 
-    def __init__(self, paths, records=None, features=None):
+    def __init__(self, paths, records=None, features=None, settings=None):
         self.arguments, self.records, self.features = paths, records, features  # features: of a Dataset
+        self.settings = settings or {}
         self.tabular = all(str(path).endswith((".parquet", ".pq", ".arrow", ".feather")) for path in paths)
-        self.settings = _fetching(features)
 
     def saved(self, path):
         return self
@@ -106,7 +110,7 @@ class Files:
 class Memory:
     """Data in the memory of this process."""
 
-    features = None
+    features, fetching = None, {}
 
     def __init__(self, data):
         self.data, self.arguments, self.records = data, ["-"], _length(data)
@@ -122,16 +126,32 @@ class Memory:
     def saved(self, prefix):
         """The data in a file whose name begins with the prefix: its columns keep their types, and a call that is repeated
         finds the same file."""
-        partial = "%s-%d.partial" % (prefix, os.getpid())
+        partial = "%s-%d-%d.partial" % (prefix, os.getpid(), threading.get_ident())
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             summed = _Sum(file)
             self.write(summed)
         # Name and time stand for the content: gpurun looks at both when it compares the input with that of an earlier call.
+        # Seven digits are a time before 1979: a later one would look like the last use of a result in the cache.
         digest = summed.digest.hexdigest()
-        os.utime(partial, (int(digest[:8], 16),) * 2)
         path = "%s-%s%s" % (prefix, digest[:16], self.ending)
-        os.replace(partial, path)
-        return Files([path], self.records, self.features)
+        try:
+            os.utime(partial, (int(digest[:7], 16),) * 2)
+            if _same(partial, path):  # another file would be an input that was touched
+                os.remove(partial)
+            else:
+                os.replace(partial, path)
+        except FileNotFoundError:  # the same call in another thread or process has finished, and removed it
+            return self.saved(prefix)
+        return Files([path], self.records, self.features, self.fetching)
+
+
+def _same(one, other):
+    """Whether two copies have the same size and time."""
+    try:
+        a, b = os.stat(one), os.stat(other)
+    except FileNotFoundError:
+        return False
+    return (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)
 
 
 class Tables(Memory):
@@ -139,11 +159,12 @@ class Tables(Memory):
 
     tabular, ending = True, ".arrow"
 
-    def __init__(self, data, batches, features=None, known=None, streamed=False):
+    def __init__(self, data, batches, features=None, known=None, streamed=False, fetching=None):
         super().__init__(data)
         self.batches, self.features, self.known, self.streamed = batches, features, known, streamed
         self.twice = batches is not iter and not streamed
-        self.settings = {"input_format": "arrow", **_fetching(features)}
+        self.fetching = fetching or {}
+        self.settings = {"input_format": "arrow", **self.fetching}
 
     def sum(self):
         return self.known or super().sum()
@@ -209,10 +230,16 @@ class Records(Memory):
         return super().saved(prefix) if self.twice else self
 
 
-def _fetching(features):
-    """The settings that let gpurun read the files that a Dataset names, as datasets does."""
-    names = {type(one).__name__ for one in (features or {}).values()}
-    return {"fetch_root": "/"} if names & {"Image", "Audio", "Video"} else {}
+def _fetching(features, data):
+    """The settings that let gpurun read the files that a Dataset names, as datasets does: wherever they are or, if the first
+    record names relative paths, below the current folder."""
+    names = [name for name, one in features.items() if type(one).__name__ in ("Image", "Audio", "Video")]
+    first = next(iter(data.with_format("arrow").iter(1)), None) if names else None
+    values = [] if first is None else [value for name in names for value in first.column(name).to_pylist()]
+    paths = [value["path"] for value in values if isinstance(value, dict) and value.get("bytes") is None and value.get("path")]
+    if not names:
+        return {}
+    return {"fetch_root": os.getcwd() if any(not os.path.isabs(path) and "://" not in path for path in paths) else "/"}
 
 
 def _has_bytes(data):

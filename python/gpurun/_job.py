@@ -276,7 +276,7 @@ def _named(message):
     message = re.sub(r"needs '(\w+)', which the kernel's configuration does not have", r'\g<0>: pass config={"\1": …}', message)
     unknown = re.match(r"unknown flag: --([\w-]+)(?:; did you mean --([\w-]+)\?)?", message)
     if unknown is None:
-        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+| …[^\s;]+)?", _option, message)
+        return re.sub(r"--([a-z][a-z-]+[a-z])\b( [A-Z]{2,}\b| [a-z]+:\w+| …[^\s;]+|(?:(?<=accept-changes)|(?<=bad-input)) [a-z,]+)?", _option, message)
     name, near = ((text or "").replace("-", "_") for text in unknown.groups())
     return "there is no option %s=%s; gpurun run --help-all lists them, with - for _" % (name, "; did you mean %s=?" % near if near else "")
 

@@ -1,5 +1,6 @@
 """gpurun.map: a function over data, on every GPU of the machine."""
 
+import contextlib
 import glob
 import hashlib
 import inspect
@@ -8,9 +9,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 
-from gpurun import _data, _identity, _job
+from gpurun import _data, _identity, _job, _records
 from gpurun._function import FOLDER, Function
 from gpurun._job import Conflict, JobError, _Folder
 from gpurun._result import Result
@@ -36,11 +38,13 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     if config is not None:
         settings["config"] = config
     source = _data.source(data)
+    if "fetch" in settings and _records.paths(data) is None:  # paths in data of this process, as open() finds them
+        settings = {"fetch_root": source.settings.get("fetch_root", os.getcwd()), **settings}
     functions = steps(function, identity)
     check_interpreter(settings.get("python"))
     temporary, is_cached = None, output is None
     if is_cached:
-        output, temporary = cached(functions, source, settings)
+        output, temporary = cached(functions, source, {**source.settings, **settings})
     output = os.path.expanduser(output)
     folder = job_folder(output, settings.get("work_dir"))
     os.makedirs(os.path.dirname(folder), exist_ok=True)
@@ -79,7 +83,8 @@ def finish(result, folder):
     """Remove the copy of the data, unless a retry needs it."""
     if result.failed == 0:
         for path in glob.glob(glob.escape(copy_of(folder)) + "-*"):
-            os.remove(path)
+            with contextlib.suppress(FileNotFoundError):  # another thread or process was faster
+                os.remove(path)
 
 
 def forget(source, error, folder):
@@ -98,10 +103,14 @@ def _names(path, text):
         return False
 
 
+_parsing = threading.Lock()  # in two threads at a time, Python 3.11 may fail to parse: AST constructor recursion depth mismatch
+
+
 def steps(function, identity=None):
     """The steps of a chain, or the only one: paths of kernel files, and functions that travel."""
     chain = function if isinstance(function, (list, tuple)) else [function]
-    return [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
+    with _parsing:
+        return [one if isinstance(one, (str, os.PathLike)) else Function(one, identity) for one in chain]
 
 
 def save(function, functions, folder):
@@ -148,7 +157,7 @@ def attempt(run):
 
 def explain_change(error, folder, functions):
     """Add to an error about a changed kernel what has changed in the functions."""
-    if error.exit_code not in (2, 6):
+    if error.exit_code not in (2, 6) or "the job has changed" not in error.args[0]:
         return
     now = [one for one in functions if isinstance(one, Function)]
     digests = {one.digest[:16] for one in now}

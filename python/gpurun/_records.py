@@ -14,9 +14,9 @@ ROWS = 1000  # of a table, converted at a time
 def paths(source):
     """The paths that a job's input names: one path, or a list of them. None if the input is records."""
     if isinstance(source, (str, os.PathLike)):
-        return [os.fspath(source)]
+        return [os.path.expanduser(source)]
     if isinstance(source, (list, tuple)) and source and all(_is_path(one) for one in source):
-        return [os.fspath(one) for one in source]
+        return [os.path.expanduser(one) for one in source]
     return None
 
 

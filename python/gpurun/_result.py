@@ -101,7 +101,7 @@ class Result:
         return datasets.Dataset(table, info=datasets.DatasetInfo(features=features))
 
     def __len__(self):
-        return self.succeeded + self.failed
+        return sum(map(_length, self._files()))
 
     def _files(self):
         if not os.path.isdir(self.output):
@@ -198,6 +198,17 @@ def _table(path):
     if path.endswith(TABLES):
         return pyarrow.parquet.read_table(path, partitioning=None)
     return pyarrow.ipc.open_file(pyarrow.memory_map(path)).read_all()
+
+
+def _length(path):
+    """The number of records in a file of the output."""
+    if path.endswith(TABLES):
+        import pyarrow.parquet
+        return pyarrow.parquet.read_metadata(path).num_rows
+    if path.endswith(ARROW):
+        return sum(batch.num_rows for batch in _batches(path))
+    with _lines(path) as file:
+        return sum(1 for _ in file)
 
 
 def _batches(path):

@@ -133,10 +133,14 @@ class Settings(TypedDict, total=False):
     "FOLDER for the job folder instead of the output's; several jobs can share it; a retry needs the same"
     clean: bool
     "remove the job folder if every record succeeds (exit status 0)"
+    shard: str
+    "compute shard I/N of the input, counted from 0, of a job that machines share through the output's folder; auto takes I from the scheduler (SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX) and N from the run that exists, auto+1000 adds to it, auto/16 names N"
     no_claim: bool
     "of a shared job: exit when the shard is done instead of claiming shards that no machine computes, or that a much slower one computes last"
     claim_after: str
     "of a shared job: take a machine for lost that shows no sign of life for this long, and claim its shard; use the same value on all machines"
+    merge: bool
+    "of a shared job: stay until all shards are done, and merge them into the output, unless another machine does (else: gpurun submit merge)"
     timeout: str
     "time limit per batch, including the first, or per record if the kernel computes records one by one; a kernel that exceeds it is killed and the batch is bisected to isolate the record that hangs (default 20 times the slowest good one, at least 1m for a batch, 5m until enough have been measured, and 10m for a record; for openai: and serve:, their own timeout)"
     open_timeout: str

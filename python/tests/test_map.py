@@ -1,10 +1,12 @@
 """gpurun.map: functions that travel by value, and what makes one the same."""
 
 import collections
+import contextlib
 import dataclasses
 import enum
 import functools
 import importlib.util
+import io
 import json
 import os
 import re
@@ -18,6 +20,7 @@ import threading
 import time
 import typing
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import gpurun
@@ -186,6 +189,15 @@ class Maps(Session):
         gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
         self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
 
+    def test_copies_in_the_cache(self):
+        """A copy of data that remains does not make its result look used later than it was."""
+        gpurun.map(lambda batch: {"v": [1 / n for n in batch["n"]]}, [{"n": n} for n in (0, 1)], allow_failed=True, **CPU)
+        gpurun.map(lambda batch: {"v": [2 / n for n in batch["n"]]}, [{"n": n} for n in (0, 3)], allow_failed=True, **CPU)
+        copies = [os.path.join(folder, name) for folder, _, names in os.walk("cache") for name in names if "-data-" in name]
+        self.assertEqual(len(copies), 2)
+        self.assertLess(max(map(os.path.getmtime, copies)), time.time())
+        self.assertNotEqual(*map(os.path.getmtime, copies))
+
     def test_kinds_of_data(self):
         """What people have is read as they mean it."""
         class Items:  # as data sets of torch are
@@ -308,6 +320,15 @@ class Maps(Session):
             thread.join()
         self.assertEqual(outputs, ["[0, 2, 4, 6]\n"] * 2)
 
+    def test_threads(self):
+        """Threads may map at the same time, also the same function over the same data."""
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-6)
+        records = [{"n": n} for n in range(3000)]
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda i: len(gpurun.map(concurrent_numbers, records, output="%d.jsonl" % (i % 2), **CPU)), range(4)))
+        self.assertEqual(results, [3000] * 4)
+
     def test_resume(self):
         """A session that is killed, and one that was edited, in a script."""
         text = """
@@ -331,7 +352,9 @@ class Maps(Session):
         open("slow", "w").close()
         self.script("session.py", text % (3, "", {}))
         os.remove("slow")
-        self.assertIn("Since that job, the function has changed:\n  process.globals.FACTOR was 3, is 4", self.script("session.py", text % (4, "", {})))
+        printed = self.script("session.py", text % (4, "", {}))
+        self.assertIn("Since that job, the function has changed:\n  process.globals.FACTOR was 3, is 4", printed)
+        self.assertIn('accept_changes="kernel" to keep what is done', printed)
         self.assertEqual(self.script("session.py", text % (3, "another comment, in another session", {})), "True %d\n" % (3 * 1999 * 1000))
 
     def test_interrupted(self):
@@ -347,11 +370,14 @@ class Maps(Session):
 
         with open("session", "w") as file:
             file.write(str(os.getpid()))
-        call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, **CPU)
+        call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, gpus="cpu:1")
         with self.assertRaisesRegex(KeyboardInterrupt, "make the same call"):
             call()
         os.remove("session")
-        result = call()
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed):
+            result = call()
+        self.assertEqual(printed.getvalue(), "")  # nobody has touched the input, which is a copy
         self.assertGreater(result.report["resumed"], 0)
         self.assertEqual([record["m"] for record in result], list(range(0, 200, 2)))
 
@@ -417,6 +443,61 @@ class Maps(Session):
             self.assertEqual(result.to_arrow().column("a").to_pylist(), [b"\xff\x00", b""])
             self.assertEqual(result.to_arrow().column("b").type, kind)
             self.assertTrue(result.to_arrow().column("b").equals(table.column("b")))
+
+    def test_relative_paths(self):
+        """Data of this process name files as its open() finds them, wherever the output is."""
+        os.makedirs("pictures")
+        with open("pictures/a", "wb") as file:
+            file.write(b"12345")
+        lengths = lambda batch: {"n": [len(one) for one in batch["image"]]}
+        rows = [{"path": "pictures/a"}]
+        for output in (None, os.path.join(self.folder, "elsewhere", "out.jsonl")):
+            for data in (rows, iter(rows)):
+                self.assertEqual(list(gpurun.map(lengths, data, output=output, fetch="image=path", force=True, **CPU)), [{"path": "pictures/a", "n": 5}])
+        with self.assertRaisesRegex(gpurun.RecordsFailed, "outside the root folder"):
+            gpurun.map(lengths, [{"path": __file__}], fetch="image=path", **CPU)
+        os.makedirs("other/pictures")
+        with open("other/pictures/a", "wb") as file:
+            file.write(b"1234567")
+        os.chdir("other")
+        self.assertEqual(list(gpurun.map(lengths, rows, fetch="image=path", **CPU)), [{"path": "pictures/a", "n": 7}])
+
+        datasets = package("datasets")
+        if datasets is None or package("PIL") is None:
+            self.skipTest("SKIPPED: no datasets, or no Pillow")
+        for path in ("pictures/a", os.path.join(self.folder, "pictures", "a")):
+            data = datasets.Dataset.from_dict({"image": [path]}).cast_column("image", datasets.Image(decode=False))
+            for given in (data, data.to_iterable_dataset()):
+                with self.subTest(path=path, data=type(given).__name__):
+                    self.assertEqual([one["n"] for one in gpurun.map(lengths, given, **CPU)], [7 if path == "pictures/a" else 5])
+
+    def test_refused_again(self):
+        """An error that has nothing to do with a changed function does not mention one, and names options as Python writes them."""
+        data = [{"n": 1}]
+        gpurun.map(lambda batch: {"m": [1] * len(batch)}, data, output="out.jsonl", **CPU)
+        for given, message in (("out.jsonl", "the output out.jsonl is the input itself; name another file$"), ("torn.jsonl.gz", 'pass bad_input="skip" to continue')):
+            with open("torn.jsonl.gz", "wb") as file:
+                file.write(b"\x1f\x8b\x08\x00")
+            with self.subTest(given), self.assertRaisesRegex(gpurun.JobError, message):
+                gpurun.map(lambda batch: {"m": [2] * len(batch)}, given, output="out.jsonl", force=True, **CPU)
+
+    def test_length(self):
+        """The length of a result is that of its records, also if a record gives several, or none, or is written to another file."""
+        several = lambda batch: [[{"m": 1 // n, "k": k} for k in range(n)] if n != 3 else [] for n in batch["n"]]
+        data = [{"n": n} for n in (0, 1, 2, 3)]
+        for output in ["v.jsonl", "v.jsonl.gz"] + (["v.parquet", "v.arrow", "v/"] if package("pyarrow") else []):
+            for errors in (None, "errors.jsonl"):
+                with self.subTest(output=output, errors=errors):
+                    result = gpurun.map(several, data, output=output, errors=errors, force=True, allow_failed=True, **CPU)
+                    self.assertEqual(len(result), len(list(result.records())))
+
+    def test_home_folder(self):
+        """Paths may begin with ~, as they may for pandas."""
+        with open("in.jsonl", "w", encoding="utf-8") as file:
+            file.write('{"text": "abc"}\n')
+        with mock.patch.dict(os.environ, {"HOME": self.folder}):
+            for data in ("~/in.jsonl", ["~/in.jsonl"], "~/*.jsonl"):
+                self.assertEqual(list(gpurun.map(concurrent_free, data, output="~/out.parquet", force=True, **CPU)), [{"text": "abc", "n": 3}])
 
     def test_features(self):
         """The images and labels of a Dataset are images and labels in the result."""
@@ -541,6 +622,10 @@ class Maps(Session):
         os.chmod("python", 0o755)
         with self.assertRaisesRegex(gpurun.UsageError, r"is Python 2\.7, but this is %d\.%d" % sys.version_info[:2]):
             gpurun.map(Model, RECORDS, python=os.path.abspath("python"), **CPU)
+
+
+def concurrent_numbers(batch):
+    return {"m": [2 * n for n in batch["n"]]}
 
 
 def concurrent_free(batch):

@@ -32,5 +32,6 @@ def decorated(batch: gpurun.Batch) -> dict[str, Any]:
 
 def check_map() -> None:
     result = gpurun.map(decorated, [{"id": 1, "text": "a"}], output="out.parquet", gpus="0,1", workers_per_gpu="auto", keep=["id"])
+    gpurun.map(decorated, "in.jsonl", output="out.jsonl", shard="0/4", merge=True)
     again: gpurun.Result = gpurun.retry(result, process, timeout="5m")
     print([record["id"] for record in again], gpurun.report(again)["state"], result.to_arrow())

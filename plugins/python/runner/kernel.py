@@ -151,7 +151,10 @@ class Step:
         if self.process is None:
             raise ResultError(not_defined(name, defined(self.module)))
         self.loop = None
-        if is_async(self.process.__call__ if isinstance(self.process, type) else self.process):
+        called = self.process.__call__ if isinstance(self.process, type) else self.process
+        if is_async(called):
+            if "batch" in called.__code__.co_varnames[:called.__code__.co_argcount]:
+                raise ResultError("an async function gets one record at a time, not a batch: call its parameter record, or make it a plain function")
             import asyncio
             self.loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self.loop)
