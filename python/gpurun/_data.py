@@ -1,6 +1,7 @@
 """The data that people have, as a job reads it: files where they lie, Arrow, or JSON lines."""
 
 import collections.abc
+import functools
 import hashlib
 import importlib.util
 import itertools
@@ -11,7 +12,7 @@ import time
 
 from gpurun_runner.failure import kind_of
 
-from gpurun import _records
+from gpurun import _records, _remote
 
 ROWS = 10000  # of a table, written at a time
 PART_RECORDS, PART_BYTES, PART_SECONDS = 1000, 16 << 20, 1.0  # of a stream of records with bytes, sent at a time
@@ -91,10 +92,23 @@ class Files:
     def __init__(self, paths, records=None, features=None, settings=None):
         self.arguments, self.records, self.features = paths, records, features  # features: of a Dataset
         self.settings = settings or {}
-        self.tabular = all(str(path).endswith((".parquet", ".pq", ".arrow", ".feather")) for path in paths)
+        self.tabular = all(_remote.ending(path).endswith((".parquet", ".pq", ".arrow", ".feather")) for path in paths)
 
-    def saved(self, path):
-        return self
+    @functools.cached_property
+    def remote(self):
+        """What URLs name."""
+        return {url: _remote.find(url) for url in self.arguments if _remote.is_url(url)}
+
+    def saved(self, prefix):
+        """Files of this machine: copies of those that URLs name."""
+        return Files([self._downloaded(path, prefix) if path in self.remote else path for path in self.arguments]) if self.remote else self
+
+    def _downloaded(self, url, prefix):
+        digest = _remote.key(url, self.remote[url])
+        path = "%s-%s%s" % (prefix, digest[:16], _remote.ending(url))
+        if not os.path.exists(path):
+            _remote.download(url, self.remote[url], path, lambda partial: _stamp(partial, digest))
+        return path
 
     def sum(self):
         about = []
@@ -103,7 +117,7 @@ class Files:
                 state = os.stat(path)
                 about.append((os.path.abspath(path), state.st_size, state.st_mtime_ns))
             except OSError:
-                about.append((os.path.abspath(path) if "://" not in path else path,))
+                about.append((_remote.key(path, self.remote[path]) if path in self.remote else os.path.abspath(path),))
         return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
@@ -130,12 +144,10 @@ class Memory:
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             summed = _Sum(file)
             self.write(summed)
-        # Name and time stand for the content: gpurun looks at both when it compares the input with that of an earlier call.
-        # Seven digits are a time before 1979: a later one would look like the last use of a result in the cache.
         digest = summed.digest.hexdigest()
         path = "%s-%s%s" % (prefix, digest[:16], self.ending)
         try:
-            os.utime(partial, (int(digest[:7], 16),) * 2)
+            _stamp(partial, digest)
             if _same(partial, path):  # another file would be an input that was touched
                 os.remove(partial)
             else:
@@ -143,6 +155,12 @@ class Memory:
         except FileNotFoundError:  # the same call in another thread or process has finished, and removed it
             return self.saved(prefix)
         return Files([path], self.records, self.features, self.fetching)
+
+
+def _stamp(path, digest):
+    """Let the time of a copy stand for its content, as its name does: gpurun looks at both when it compares the input with that
+    of an earlier call. Seven digits are a time before 1979: a later one would look like the last use of a result in the cache."""
+    os.utime(path, (int(digest[:7], 16),) * 2)
 
 
 def _same(one, other):

@@ -26,7 +26,8 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     which has ctx.device. async def functions get single records. It may also be the path of a kernel file, or
     a list of any of these: a chain. gpurun.kernel sets batch_size, setup and the like.
 
-    data is a Dataset, a DataFrame, an Arrow table, a list or generator of dicts, or the path or paths of files.
+    data is a Dataset, a DataFrame, an Arrow table, a list or generator of dicts, or the paths or URLs of
+    files (https://, or what fsspec opens: s3://, hf://), which are downloaded to the folder of the output while the job needs them.
 
     output is the file to write: .jsonl, .jsonl.gz, .jsonl.zst, .parquet or .arrow. Without one, results are kept in a
     cache (gpurun cache list). Call it again with the same function and data: a job that was interrupted resumes, a
@@ -92,7 +93,7 @@ def forget(source, error, folder):
     for path in source.arguments:
         if path.startswith(copy_of(folder)) and error.exit_code in (2, 6) and not _names(os.path.join(folder, "job.json"), path):
             os.remove(path)
-    error.args = (re.sub(r"input file \d+ was \S+-data-\w+\.\w+ and is now \S+-data-\w+\.\w+", "the data are not the same", error.args[0]),)
+    error.args = (re.sub(r"input file \d+ was \S+-data-\w+[.\w]* and is now \S+-data-\w+[.\w]*", "the data are not the same", error.args[0]),)
 
 
 def _names(path, text):

@@ -5,6 +5,9 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import gzip
+import hashlib
+import http.server
 import importlib.util
 import io
 import json
@@ -188,6 +191,57 @@ class Maps(Session):
         self.assertEqual(len([name for name in os.listdir(".") if "-data-" in name]), 1)  # for a retry
         gpurun.retry("v.jsonl", lambda batch: {"v": [0.0] * len(batch)})
         self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
+
+    def test_urls(self):
+        """Files that URLs name are downloaded; a broken download continues, and what has changed is other data."""
+        served = {"/a.jsonl.gz": gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(1000))), "/b.jsonl": b'{"n": 7}\n'}
+        double, asked = (lambda batch: {"m": [2 * n for n in batch["n"]]}), []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = served.get(self.path.split("?")[0])
+                if body is None:
+                    return self.send_error(404)
+                at = self.headers.get("Range")
+                asked.append((self.path, at))
+                begin = 0 if at is None else int(at[len("bytes="):-1])
+                self.send_response(206 if at else 200)
+                self.send_header("Content-Length", str(len(body) - begin))
+                if "unversioned" not in self.path:
+                    self.send_header("ETag", '"%s"' % hashlib.md5(body).hexdigest())
+                self.end_headers()
+                broken = at is None and self.path == "/a.jsonl.gz" and asked.count((self.path, at)) == 2  # the first one asks for the version alone
+                self.wfile.write(body[begin:len(body) // 2 if broken else None])
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = "http://127.0.0.1:%d" % server.server_port
+            for _ in range(2):
+                result = gpurun.map(double, [url + "/a.jsonl.gz", url + "/b.jsonl?v=1"], output="urls.jsonl", **CPU)
+                self.assertEqual([record["m"] for record in result], [2 * n for n in [*range(1000), 7]])
+            self.assertIn(("/a.jsonl.gz", "bytes=%d-" % (len(served["/a.jsonl.gz"]) // 2)), asked)
+            self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
+            self.assertEqual(list(gpurun.map(double, url + "/b.jsonl", **CPU)), [{"n": 7, "m": 14}])
+            served["/b.jsonl"] = b'{"n": 8}\n'
+            self.assertEqual(list(gpurun.map(double, url + "/b.jsonl", **CPU)), [{"n": 8, "m": 16}])
+            with self.assertRaisesRegex(gpurun.UsageError, "the data are not the same"):
+                gpurun.map(double, [url + "/a.jsonl.gz", url + "/b.jsonl?v=1"], output="urls.jsonl", **CPU)
+            with self.assertRaisesRegex(OSError, "cannot read http://.*/c.jsonl: 404 Not Found"):
+                gpurun.map(double, url + "/c.jsonl", **CPU)
+            with self.assertRaisesRegex(OSError, "which version of the file"):
+                gpurun.map(double, url + "/b.jsonl?unversioned", **CPU)
+            server.shutdown()
+        with self.assertRaisesRegex(OSError, "cannot read nope://x/y.jsonl"):
+            gpurun.map(double, "nope://x/y.jsonl", **CPU)
+        if importlib.util.find_spec("fsspec") is None:
+            self.skipTest("SKIPPED: no fsspec")
+        import fsspec
+        with fsspec.open("memory://data/z.jsonl", "wb") as file:
+            file.write(b'{"n": 9}\n')
+        self.assertEqual(list(gpurun.map(double, "memory://data/z.jsonl", **CPU)), [{"n": 9, "m": 18}])
 
     def test_copies_in_the_cache(self):
         """A copy of data that remains does not make its result look used later than it was."""
