@@ -155,6 +155,8 @@ trap end EXIT
 needs() {
 	[[ -z ${CI:-} ]] || ./scripts/tools.sh slurm-wlm:slurmctld
 	make --no-print-directory venv
+	# Tests that must leave no files in the source would compile these modules at each start.
+	[[ ! -x .venv/bin/python3 ]] || .venv/bin/python3 -m compileall -q python/gpurun plugins/python/runner
 }
 start "tools of the tests" needs
 $GO test -c "${binary[@]}" -o "$work/plain/" ./orchestrator ./cmd/gpurun "${again[@]}"
