@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -226,11 +227,19 @@ func (r *reader) write(name, text string) {
 	}
 }
 
+// pythonHas has the modules that pages need, and whether they can be imported.
+var pythonHas sync.Map
+
 func (r *reader) has(need string) bool {
 	kind, name, _ := strings.Cut(need, ":")
 	switch kind {
 	case "python":
-		return exec.Command(r.python, "-c", "import "+name).Run() == nil
+		there, known := pythonHas.Load(name)
+		if !known {
+			there = exec.Command(r.python, "-c", "import "+name).Run() == nil
+			pythonHas.Store(name, there)
+		}
+		return there.(bool)
 	case "program":
 		_, err := exec.LookPath(name)
 		return err == nil
