@@ -362,6 +362,7 @@ class Maps(Session):
 
         with open("session", "w") as file:
             file.write(str(os.getpid()))
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))  # a shell ignores it in the background
         call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, **CPU)
         with self.assertRaisesRegex(KeyboardInterrupt, "make the same call"):
             call()
