@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +34,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(sampleMode) != "" {
 		os.Exit(sampleMain())
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	stubs.Range(func(_, built any) bool {
+		stub, _ := built.(func() (string, error))()
+		return os.RemoveAll(stub) == nil
+	})
+	os.Exit(status)
 }
 
 type answer struct {
@@ -81,7 +87,10 @@ func discover(t *testing.T, selection string, env ...string) answer {
 	return a
 }
 
-// buildStub compiles the stub library and returns the variable that makes a
+// stubs has the folders of compiled stub libraries, by the flags of the compiler.
+var stubs sync.Map
+
+// buildStub compiles the stub library, once for all tests, and returns the variable that makes a
 // process load it.
 func buildStub(t testing.TB, flags ...string) string {
 	t.Helper()
@@ -92,12 +101,21 @@ func buildStub(t testing.TB, flags ...string) string {
 	if err != nil {
 		t.Skip("SKIPPED: no C compiler (cc) to build testdata/nvmlstub/stub.c with")
 	}
-	dir := t.TempDir()
-	args := append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"}, flags...)
-	cmd := exec.CommandContext(t.Context(), cc, append(args,
-		"-o", filepath.Join(dir, "libnvidia-ml.so.1"), filepath.Join("testdata", "nvmlstub", "stub.c"))...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compile the stub: %v\n%s", err, out)
+	built, _ := stubs.LoadOrStore(strings.Join(flags, " "), sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "nvmlstub-")
+		if err != nil {
+			return "", err
+		}
+		args := append([]string{"-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"}, flags...)
+		cmd := exec.Command(cc, append(args, "-o", filepath.Join(dir, "libnvidia-ml.so.1"), filepath.Join("testdata", "nvmlstub", "stub.c"))...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("compile the stub: %w\n%s", err, out)
+		}
+		return dir, nil
+	}))
+	dir, err := built.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return "LD_LIBRARY_PATH=" + dir
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,10 +95,14 @@ func TestPlanDecidesBatches(t *testing.T) {
 	}
 }
 
+var companyRecords = sync.OnceValue(func() string {
+	return unequal(3000, map[int]string{700: `{"do":"fail","text":"é"}`, 1500: "no JSON"})
+})
+
 func companyJob(t *testing.T, s *soak, change func(d jobDir, c *orchestrator.Config), mark string) {
 	t.Helper()
 	job := func(config string) (jobDir, orchestrator.Config) {
-		d := newJobDir(t, unequal(3000, map[int]string{700: `{"do":"fail","text":"é"}`, 1500: "no JSON"}))
+		d := newJobDir(t, companyRecords())
 		c := d.config("test-company")
 		c.Devices.GPUs, c.Batching.Size, c.Batching.ChunksPerGPU = "cpu:2", 8, 4
 		c.Resume.Checkpoint, c.Kernel.Config = 100*time.Millisecond, []byte(config)

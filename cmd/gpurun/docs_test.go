@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func newReader(t *testing.T, page document, env []string) *reader {
 	}
 	path := filepath.Join(source, "cmd/gpurun/testdata/standins") + ":" + os.Getenv("PATH")
 	python := cmp.Or(os.Getenv("GPURUN_TEST_PYTHON"), filepath.Join(source, ".venv/bin/python"))
-	if exec.Command(python, "-c", "").Run() == nil {
+	if starts(python) {
 		r.python = python
 		path = filepath.Dir(python) + ":" + path
 		env = append(env, "VIRTUAL_ENV="+filepath.Dir(filepath.Dir(python)))
@@ -116,6 +117,14 @@ func newReader(t *testing.T, page document, env []string) *reader {
 		jobs.Variable+"="+filepath.Join(r.hidden, "jobs"), "TERM=dumb", "LANG=C.UTF-8")
 	return r
 }
+
+// starts reports whether an interpreter starts. The answer is the same for all pages.
+func starts(python string) bool {
+	answer, _ := pythonStarts.LoadOrStore(python, sync.OnceValue(func() bool { return exec.Command(python, "-c", "").Run() == nil }))
+	return answer.(func() bool)()
+}
+
+var pythonStarts sync.Map
 
 func (r *reader) read() {
 	for i, step := range r.page.steps {
@@ -226,11 +235,15 @@ func (r *reader) write(name, text string) {
 	}
 }
 
+// pythonHas has the modules that pages need, and whether they can be imported.
+var pythonHas sync.Map
+
 func (r *reader) has(need string) bool {
 	kind, name, _ := strings.Cut(need, ":")
 	switch kind {
 	case "python":
-		return exec.Command(r.python, "-c", "import "+name).Run() == nil
+		answer, _ := pythonHas.LoadOrStore(name, sync.OnceValue(func() bool { return exec.Command(r.python, "-c", "import "+name).Run() == nil }))
+		return answer.(func() bool)()
 	case "program":
 		_, err := exec.LookPath(name)
 		return err == nil

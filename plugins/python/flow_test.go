@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -280,14 +281,14 @@ func TestNaNError(t *testing.T) {
 	expect(t, k, []string{"{}", "{}"}, []string{"failed: ValueError: the result contains a value that is not finite (NaN or infinity)", `{"x":1}`})
 }
 
-// A batch much larger than the retained part of the shared memory is processed, and so
+// A batch larger than the retained part of the shared memory is processed, and so
 // are the next ones.
 func TestLargeBatches(t *testing.T) {
 	k := start(t, "def process(batch): return {'again': batch['text']}")
 	text := strings.Repeat("0123456789abcdef", 4<<20/16)
-	records := make([]string, 20)
+	records := make([]string, 17) // of 4 MiB; memory.go keeps 64 MiB
 	for i := range records {
-		records[i] = fmt.Sprintf(`{"text":"%d%s"}`, i, text)
+		records[i] = `{"text":"` + strconv.Itoa(i) + text + `"}`
 	}
 	for range 2 {
 		got, err := call(t, k, records...)
@@ -295,7 +296,7 @@ func TestLargeBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range got {
-			if want := fmt.Sprintf(`again="%d%s"`, i, text); got[i] != want {
+			if want := `again="` + strconv.Itoa(i) + text + `"`; got[i] != want {
 				t.Fatalf("record %d: %.40s", i, got[i])
 			}
 		}

@@ -6,22 +6,33 @@ import types
 
 from gpurun._identity import normalized
 
+_compiled = {}  # path: the bytes of a file, its functions and its constants; every call asks about the same modules
+
 
 def edited(module):
     """What in a module differs from its file, which workers import; None if nothing does."""
     try:
         with open(module.__file__, "rb") as file:
             data = file.read()
-        tree = compile(data, module.__file__, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-        code = compile(tree, module.__file__, "exec", dont_inherit=True)
+        if module.__file__ not in _compiled or _compiled[module.__file__][0] != data:
+            _compiled[module.__file__] = (data, *_contents(data, module.__file__))
     except (OSError, SyntaxError, ValueError):
         return "its file"
-    written = dict(_named_codes(code, ""))
+    _, written, constants = _compiled[module.__file__]
     for name, function in _functions(module):
         if name not in written or normalized(written[name]) != normalized(function.__code__):
             return name
-    changed = [(name, value) for name, value in _constants(tree) if vars(module).get(name, value) != value]
+    changed = [(name, value) for name, value in constants if vars(module).get(name, value) != value]
+    if not changed:
+        return None
+    tree = ast.parse(data)
     return next((name for name, value in changed if _is_constant(tree, name, value)), None)
+
+
+def _contents(data, path):
+    """The code of a file's functions by name, and the names that it binds to a literal, with its value."""
+    tree = compile(data, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    return dict(_named_codes(compile(tree, path, "exec", dont_inherit=True), "")), list(_constants(tree))
 
 
 def _named_codes(code, prefix):

@@ -1,7 +1,5 @@
 """Run a kernel in this process, with the code that gpurun runs in its interpreters."""
 
-import asyncio
-import concurrent.futures
 import json
 import os
 import sys
@@ -14,7 +12,7 @@ from gpurun_runner.failure import ResultError
 from gpurun_runner.kernel import Step, Task, call, is_async, takes_argument
 from gpurun_runner.sources import Sources
 
-from gpurun import _answer, _concurrent, _fields, _imports, _records
+from gpurun import _answer, _fields, _imports, _records  # importing asyncio takes a fifth of the time of import gpurun: only where it is used
 
 
 def run_kernel(kernel, records, *, config=None, device="cpu", batch_size=None, nan="null"):
@@ -82,9 +80,7 @@ class Kernel:
 def _caller(kernel):
     """How to call an open kernel: in this thread or, if an event loop runs in it (as in a
     notebook) and the kernel needs one of its own, in another one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_loop():
         return lambda function, *arguments: function(*arguments)
     if callable(kernel):
         needed = is_async(kernel.__call__ if isinstance(kernel, type) else kernel)
@@ -92,8 +88,21 @@ def _caller(kernel):
         needed = describe(_file(kernel)[0], (), _file(kernel)[1] or PROCESS)["async"]
     if not needed:
         return lambda function, *arguments: function(*arguments)
-    thread = concurrent.futures.ThreadPoolExecutor(1)
+    from concurrent.futures import ThreadPoolExecutor
+    thread = ThreadPoolExecutor(1)
     return lambda function, *arguments: thread.submit(function, *arguments).result()
+
+
+def _in_loop():
+    """Whether an event loop runs in this thread."""
+    if "asyncio" not in sys.modules:
+        return False
+    from asyncio import get_running_loop
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _close(step):
@@ -104,8 +113,9 @@ def _close(step):
             call("close", function, loop=step.loop)
     finally:
         if step.loop is not None:
+            from asyncio import set_event_loop
             step.loop.close()
-            asyncio.set_event_loop(None)
+            set_event_loop(None)
 
 
 def _file(kernel):
@@ -185,6 +195,7 @@ class _Program:
     def compute(self, lines, first):
         values = [_value(line, first + i) for i, line in enumerate(lines)]
         if self.steps[0].loop is not None:
+            from gpurun import _concurrent
             return _concurrent.lines(self.steps[0], self.encoder, lines, values, first)
         task = Task(_Local(lines, values, self), self)
         reply = task.process()

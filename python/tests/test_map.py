@@ -5,9 +5,6 @@ import contextlib
 import dataclasses
 import enum
 import functools
-import gzip
-import hashlib
-import http.server
 import importlib.util
 import io
 import json
@@ -23,8 +20,6 @@ import threading
 import time
 import typing
 import unittest
-from concurrent.futures import ThreadPoolExecutor
-from unittest import mock
 
 import gpurun
 
@@ -108,13 +103,29 @@ async def concurrent(record):
 class Session(unittest.TestCase):
     """A temporary folder as the current one, and a cache of its own."""
 
+    runner = {}  # what Python has compiled for gpurun, by name: the next cache begins with it
+
+    def keep_runner(self, cache):
+        for name in os.listdir(cache):
+            if re.fullmatch(r"runner-[\w-]+", name):
+                with open(os.path.join(cache, name), "rb") as file:
+                    self.runner[name] = file.read()
+
     def setUp(self):
+        from unittest import mock  # not above: workers import this file, too
+        self.mock = mock
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.folder)
-        environment = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": os.path.join(self.folder, "cache"), "PYTHONDONTWRITEBYTECODE": "1"})
+        cache = os.path.join(self.folder, "cache", "gpurun")
+        os.makedirs(cache)
+        for name, data in self.runner.items():
+            with open(os.open(os.path.join(cache, name), os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+                file.write(data)
+        self.addCleanup(self.keep_runner, cache)
+        environment = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": os.path.dirname(cache), "PYTHONDONTWRITEBYTECODE": "1"})
         environment.start()
         self.addCleanup(environment.stop)
 
@@ -194,6 +205,7 @@ class Maps(Session):
 
     def test_urls(self):
         """Files that URLs name are downloaded; a broken download continues, and what has changed is other data."""
+        import gzip, hashlib, http.server
         served = {"/a.jsonl.gz": gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(1000))), "/b.jsonl": b'{"n": 7}\n'}
         double, asked = (lambda batch: {"m": [2 * n for n in batch["n"]]}), []
 
@@ -379,6 +391,7 @@ class Maps(Session):
         self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(1e-6)
         records = [{"n": n} for n in range(3000)]
+        from concurrent.futures import ThreadPoolExecutor
         with ThreadPoolExecutor(4) as pool:
             results = list(pool.map(lambda i: len(gpurun.map(concurrent_numbers, records, output="%d.jsonl" % (i % 2), **CPU)), range(4)))
         self.assertEqual(results, [3000] * 4)
@@ -424,6 +437,7 @@ class Maps(Session):
 
         with open("session", "w") as file:
             file.write(str(os.getpid()))
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))  # a shell ignores it in the background
         call = functools.partial(gpurun.map, interrupting, records, output="out.jsonl", batch_size=10, chunk_records=10, gpus="cpu:1")
         with self.assertRaisesRegex(KeyboardInterrupt, "make the same call"):
             call()
@@ -586,7 +600,7 @@ class Maps(Session):
             file.write("LIMIT = 5\ndef cut(text): return text[:LIMIT]\n")
         with open("own_registry.py", "w", encoding="utf-8") as file:  # what a module fills is no change of its file
             file.write("KINDS, CACHE = {}, {}\nNAMES = {}\nMORE = {'a': 1}\nMORE.update(b=2)\ndef kind(name):\n    NAMES[name] = len(NAMES)\n    return NAMES[name]\n")
-        with mock.patch.object(sys, "path", [self.folder, *sys.path]):
+        with self.mock.patch.object(sys, "path", [self.folder, *sys.path]):
             importlib.invalidate_caches()
             import own_module
             self.addCleanup(sys.modules.pop, "own_module")
@@ -634,7 +648,7 @@ class Maps(Session):
             os.makedirs(folder)
             with open(os.path.join(folder, "own_part.py"), "w", encoding="utf-8") as file:
                 file.write("def length(text):\n    return len(text)\n")
-            with mock.patch.dict(os.environ, {"MAX_TIME": limit}):
+            with self.mock.patch.dict(os.environ, {"MAX_TIME": limit}):
                 self.assertEqual(self.script(os.path.join(folder, "script.py"), script), want)
             shutil.rmtree(folder)
         with open("out.jsonl", encoding="utf-8") as lines:
@@ -845,7 +859,7 @@ class Identities(Session):
         text = text.replace("import abc", "import gpurun, abc")
         outputs = []
         for seed in "1", "2":
-            with mock.patch.dict(os.environ, {"PYTHONHASHSEED": seed}):
+            with self.mock.patch.dict(os.environ, {"PYTHONHASHSEED": seed}):
                 outputs.append(self.script("values.py", text))
         self.assertEqual(*outputs)
         self.assertRegex(outputs[0], r"\A(\('\w+', '[0-9a-f]{64}'\)\n)+\Z")
