@@ -563,7 +563,7 @@ class Maps(Session):
         """Paths may begin with ~, as they may for pandas."""
         with open("in.jsonl", "w", encoding="utf-8") as file:
             file.write('{"text": "abc"}\n')
-        with mock.patch.dict(os.environ, {"HOME": self.folder}):
+        with self.mock.patch.dict(os.environ, {"HOME": self.folder}):
             for data in ("~/in.jsonl", ["~/in.jsonl"], "~/*.jsonl"):
                 self.assertEqual(list(gpurun.map(concurrent_free, data, output="~/out.parquet", force=True, **CPU)), [{"text": "abc", "n": 3}])
 
