@@ -37,8 +37,7 @@ def decompressed(job, data):
 def output(job, folder, want, stdout):
     data = parts(job, folder, stdout)
     if job.format == "parquet":
-        rows = [row for part in data for row in pyarrow.parquet.read_table(io.BytesIO(part)).to_pylist()]
-        _rows(job, rows, want)
+        _rows(job, [row for part in data for row in _table(part)], want)
     else:
         lines = b"".join(decompressed(job, part) for part in data)
         if lines and not lines.endswith(b"\n"):
@@ -50,6 +49,13 @@ def output(job, folder, want, stdout):
         _lines(job, "errors", lines, [e for e in want if e.kinds])
     if job.array:
         _array(job, folder, want)
+
+
+def _table(data):
+    """The rows of a Parquet file. A column of which the first values are all null has JSON text."""
+    table = pyarrow.parquet.read_table(io.BytesIO(data))
+    texts = set(json.loads((table.schema.metadata or {}).get(b"gpurun.json", b"[]"))) - {"_error"}
+    return [{name: json.loads(value) if name in texts and value is not None else value for name, value in row.items()} for row in table.to_pylist()]
 
 
 def _lines(job, name, got, want):
