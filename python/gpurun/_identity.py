@@ -18,6 +18,7 @@ import inspect
 import json
 import linecache
 import logging
+import marshal
 import os
 import pathlib
 import re
@@ -35,6 +36,7 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range, sl
          datetime.timedelta, datetime.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath, re.Pattern)
 LONG = 200  # characters of a value that is stored as it is
 MANY = 1000  # items of a list that are stored one by one
+SIMPLE = {type(None), bool, int, float, complex, str, bytes}  # exactly: their derived classes are changes
 PICKLES = ("numpy", "pandas", "pyarrow", "torch")  # packages whose pickles are the same in every session, as those of Python are
 
 # Members of a class that say nothing about what it does.
@@ -101,9 +103,7 @@ class _Walk:
         return self.other(place, value)
 
     def items(self, place, value):
-        trees = [self.value("%s[%d]" % (place, i), item) for i, item in enumerate(value)]
-        if len(trees) > MANY and all(isinstance(tree, str) for tree in trees):
-            trees = plain("\n".join(map(repr, trees)))
+        trees = many(value) or [self.value("%s[%d]" % (place, i), item) for i, item in enumerate(value)]
         return {"type": type(value).__name__, "items": trees}
 
     def unordered(self, place, value):
@@ -111,7 +111,8 @@ class _Walk:
         return {"type": type(value).__name__, "items": sorted(trees, key=lambda tree: json.dumps(tree, sort_keys=True))}
 
     def mapping(self, place, value):
-        items = [[self.value(place, key), self.value("%s[%r]" % (place, key), item)] for key, item in value.items()]
+        items = many([one for pair in value.items() for one in pair]) or [
+            [self.value(place, key), self.value("%s[%r]" % (place, key), item)] for key, item in value.items()]
         return {"type": type(value).__name__, "items": items}
 
     def partial(self, place, value):
@@ -255,6 +256,13 @@ def plain(value):
     if data is None and len(text) <= LONG:
         return text
     return "%s… sha256 %s" % (text[:LONG // 4], hashlib.sha256(data if data is not None else text.encode("utf-8", "surrogatepass")).hexdigest())
+
+
+def many(values):
+    """The checksum of many simple values; None if they are few, or if others are among them."""
+    if len(values) > MANY and SIMPLE.issuperset(map(type, values)):
+        return "%d values… sha256 %s" % (len(values), hashlib.sha256(marshal.dumps(values, 2)).hexdigest())  # 2: without references
+    return None
 
 
 def array(place, value):

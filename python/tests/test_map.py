@@ -716,6 +716,27 @@ class Identities(Session):
             with self.assertRaisesRegex(TypeError, message):
                 gpurun.kernel(**wrong)
 
+    def test_many_values(self):
+        """Long lists and dicts are compared as one: each value counts, with its type, and nothing that differs between sessions."""
+        def digest(value, at=2999, interned=False):
+            return self.script("many.py", """
+                import sys
+                from gpurun._function import Function
+                words = ["w%%d" %% n for n in range(3000)]
+                if %r:
+                    words = [sys.intern(one) for one in words]
+                words[%d] = %s
+                places = {one: n for n, one in enumerate(words)}
+                def process(batch):
+                    return {"m": [places[words[n]] for n in batch["n"]]}
+                print(Function(process).digest)
+            """ % (interned, at, value)).strip()
+
+        first = digest("'x'")
+        self.assertRegex(first, "^[0-9a-f]{64}$")
+        self.assertEqual(digest("'x'", interned=True), first)
+        self.assertEqual(len({first, *(digest(value) for value in ("'y'", "1", "1.0", "True", "None", "b'x'")), digest("'x'", at=0)}), 8)
+
     def test_same(self):
         """Sessions agree about a function, whatever its layout and comments; every change counts."""
         def digest(**changes):
