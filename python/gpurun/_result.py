@@ -60,7 +60,7 @@ class Result:
 
     def to_arrow(self):
         """The output as a pyarrow.Table; the column _error only if records failed."""
-        import pyarrow
+        pyarrow = _pyarrow_for(self.output)
         paths = self._files()
         if not paths or not all(path.endswith(TABLES + ARROW) for path in paths):
             return _table_of_lines(paths) or _records.table(list(self.records()))
@@ -194,7 +194,7 @@ def _lines(path):
 
 
 def _table(path):
-    import pyarrow.parquet
+    pyarrow = _pyarrow_for(path)
     if path.endswith(TABLES):
         return pyarrow.parquet.read_table(path, partitioning=None)
     return pyarrow.ipc.open_file(pyarrow.memory_map(path)).read_all()
@@ -203,8 +203,7 @@ def _table(path):
 def _length(path):
     """The number of records in a file of the output."""
     if path.endswith(TABLES):
-        import pyarrow.parquet
-        return pyarrow.parquet.read_metadata(path).num_rows
+        return _parquet(path).metadata.num_rows
     if path.endswith(ARROW):
         return sum(batch.num_rows for batch in _batches(path))
     with _lines(path) as file:
@@ -212,12 +211,20 @@ def _length(path):
 
 
 def _batches(path):
-    try:
-        import pyarrow
-    except ImportError:
-        raise ImportError("reading %s needs the package pyarrow: pip install pyarrow" % path) from None
     if path.endswith(TABLES):
-        import pyarrow.parquet
-        return pyarrow.parquet.ParquetFile(path).iter_batches()
+        return _parquet(path).iter_batches()
+    pyarrow = _pyarrow_for(path)
     reader = pyarrow.ipc.open_file(pyarrow.memory_map(path))
     return (reader.get_batch(i) for i in range(reader.num_record_batches))
+
+
+def _parquet(path):
+    return _pyarrow_for(path).parquet.ParquetFile(path)
+
+
+def _pyarrow_for(path):
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError("reading %s needs the package pyarrow: pip install pyarrow" % path) from None
+    return pyarrow

@@ -559,13 +559,22 @@ class Maps(Session):
                     result = gpurun.map(several, data, output=output, errors=errors, force=True, allow_failed=True, **CPU)
                     self.assertEqual(len(result), len(list(result.records())))
 
+    def test_without_pyarrow(self):
+        """A result in columns needs pyarrow to be read, and says so; the job does not."""
+        result = gpurun.map(concurrent_free, [{"text": "abc"}], output="v.parquet", **CPU)
+        self.assertEqual(result.succeeded, 1)
+        with self.mock.patch.dict(sys.modules, {"pyarrow": None, "pyarrow.parquet": None}):
+            for read in (len, list, lambda one: one.to_arrow(), lambda one: one.to_pandas()):
+                with self.assertRaisesRegex(ImportError, "reading .*v.parquet needs the package pyarrow|pandas"):
+                    read(result)
+
     def test_home_folder(self):
         """Paths may begin with ~, as they may for pandas."""
         with open("in.jsonl", "w", encoding="utf-8") as file:
             file.write('{"text": "abc"}\n')
         with self.mock.patch.dict(os.environ, {"HOME": self.folder}):
             for data in ("~/in.jsonl", ["~/in.jsonl"], "~/*.jsonl"):
-                self.assertEqual(list(gpurun.map(concurrent_free, data, output="~/out.parquet", force=True, **CPU)), [{"text": "abc", "n": 3}])
+                self.assertEqual(list(gpurun.map(concurrent_free, data, output="~/out.jsonl", force=True, **CPU)), [{"text": "abc", "n": 3}])
 
     def test_features(self):
         """The images and labels of a Dataset are images and labels in the result."""
