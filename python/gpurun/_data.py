@@ -12,7 +12,7 @@ import time
 
 from gpurun_runner.failure import kind_of
 
-from gpurun import _records, _remote
+from gpurun import _own, _records, _remote
 
 ROWS = 10000  # of a table, written at a time
 PART_RECORDS, PART_BYTES, PART_SECONDS = 1000, 16 << 20, 1.0  # of a stream of records with bytes, sent at a time
@@ -42,7 +42,7 @@ def source(data, as_lines=False):
 
 def _usual(data):
     """Data in a usual form: columns, series and plans as a table."""
-    package = type(data).__module__.partition(".")[0]
+    package = _own.module_of(data).partition(".")[0]
     if isinstance(data, collections.abc.Mapping) and not hasattr(data, "features"):
         return _columns(data)
     if package == "polars" and hasattr(data, "collect") and hasattr(data, "collect_schema"):  # a LazyFrame
@@ -330,7 +330,7 @@ def _arrow_of(data):
     """What makes record batches of a table; None if it is no table, or if pyarrow is not installed."""
     if not has_pyarrow():
         return None
-    package = type(data).__module__.partition(".")[0]
+    package = _own.module_of(data).partition(".")[0]
     if package == "pandas" and hasattr(data, "iloc") and hasattr(data, "columns"):
         return _pandas_batches
     if package == "polars" and hasattr(data, "iter_slices"):
@@ -343,7 +343,7 @@ def _arrow_of(data):
             return lambda batch: [batch]
         if isinstance(data, pyarrow.RecordBatchReader):
             return iter
-        if type(data).__module__ == "pyarrow._dataset" and hasattr(data, "to_batches"):  # a Dataset, or a Scanner, which is read once
+        if _own.module_of(data) == "pyarrow._dataset" and hasattr(data, "to_batches"):  # a Dataset, or a Scanner, which is read once
             return (lambda found: found.to_batches(batch_size=ROWS)) if hasattr(data, "scanner") else lambda scanner: scanner.to_reader()
     if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns") and not _is_dataset(data):  # a relation of DuckDB, a table of ibis
         return lambda other: pyarrow_reader(other)
@@ -399,7 +399,7 @@ class _Sum:
 
 def arrow_sum(data):
     """The checksum of a table in Arrow's format; None if it is no table that can be read twice."""
-    package, file = type(data).__module__.partition(".")[0], _Sum()
+    package, file = _own.module_of(data).partition(".")[0], _Sum()
     if not has_pyarrow() or package not in ("pandas", "polars", "pyarrow"):
         return None
     import pyarrow

@@ -206,19 +206,19 @@ class _Walk:
         content = array(place, value)
         if content is not None:
             return content
-        if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # an array of objects
+        if _own.module_of(value) == "numpy" and hasattr(value, "tolist"):  # an array of objects
             return {"array": str(value.shape), **self.items(place, value.ravel().tolist())}
         try:
             return self.reduced(place, value, reduction(value) or _pickled(value))
         except CannotTravel as error:
-            if not installed(getattr(sys.modules.get(type(value).__module__), "__file__", None) or ""):
+            if not installed(getattr(sys.modules.get(_own.module_of(value)), "__file__", None) or ""):
                 raise
             raise no_identity(place, value) from error
 
     def reduced(self, place, value, parts):
         """The identity of an object by the parts of its pickle: what makes it, the members, and the items."""
         if isinstance(parts, str):  # it travels by its name
-            home = sys.modules.get(getattr(value, "__module__", None) or type(value).__module__)
+            home = sys.modules.get(getattr(value, "__module__", None) or _own.module_of(value))
             if isinstance(value, typing.TypeVar):
                 return {"name": parts}
             if home is None or _own.is_own(home) and _own.by_value(value):
@@ -267,7 +267,7 @@ def many(values):
 
 def array(place, value):
     """The identity of an array or a table; None for anything else."""
-    package = type(value).__module__.partition(".")[0]
+    package = _own.module_of(value).partition(".")[0]
     if package == "torch" and hasattr(value, "is_cuda"):
         if value.device.type != "cpu":
             raise CannotTravel("%s is a tensor on %s, which workers cannot reach: create it in setup" % (place, value.device))
@@ -301,7 +301,7 @@ def refuse_model(place, value):
 def no_identity(place, value):
     return CannotTravel("%s is a %s.%s, of which gpurun cannot tell whether it is the same in another run, nor whether it reaches the workers: "
                         "create it in __init__(self, ctx) of a class or in a setup function (@gpurun.kernel(setup=…)); or pass identity= to say "
-                        "yourself when the function is the same" % (place, type(value).__module__, type(value).__qualname__))
+                        "yourself when the function is the same" % (place, _own.module_of(value), type(value).__qualname__))
 
 
 def reduction(value):
@@ -315,7 +315,7 @@ def reduction(value):
         return typing.NewType, (value.__name__, value.__supertype__)
     if value is os.environ:
         return getattr, (os, "environ")
-    return None
+    return value.__name__ if type(value).__name__ == "cython_function_or_method" else None
 
 
 def _pickled(value):
@@ -323,7 +323,8 @@ def _pickled(value):
     is nothing."""
     kind = type(value)
     usual = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-    if not usual and not _is_own_class(kind) and kind.__module__.partition(".")[0] not in PICKLES and not _own.is_python(kind.__module__):
+    home = _own.module_of(value)
+    if not usual and not _is_own_class(kind) and home.partition(".")[0] not in PICKLES and not _own.is_python(home):
         return None
     try:
         return copyreg.dispatch_table[kind](value) if kind in copyreg.dispatch_table else value.__reduce_ex__(4)

@@ -25,6 +25,12 @@ def _is_own_folder(folder):
     return not installed(folder) and not (os.path.normpath(folder) + os.sep).startswith(LIBRARY)
 
 
+def module_of(value):
+    """The name of the module that defines the type of a value. Cython's types have none in some versions of Python."""
+    name = type(value).__module__
+    return name if isinstance(name, str) else ""
+
+
 def home(function):
     """The module in which a function was written; None if it no longer exists."""
     return sys.modules.get(function.__globals__.get("__name__"))
