@@ -62,8 +62,8 @@ type llmRun struct {
 	load    float64
 }
 
-// llmCPU is CPU time in milliseconds per request, round by round: that of the processes of
-// openai:, and that of the bare Go client.
+// llmCPU is CPU time in milliseconds per request, round by round: of the processes of
+// openai:, and of the bare Go client.
 type llmCPU struct{ worker, kernel, both, orchestrator, bare []float64 }
 
 // makeRequests writes the records.
@@ -167,7 +167,7 @@ func workersCPU(path string) (cpu time.Duration, err error) {
 	return cpu, nil
 }
 
-// note adds CPU time, per request, to those of other rounds.
+// note adds the CPU time per request of a round.
 func (m *llmRun) note(to *[]float64, cpu time.Duration) {
 	*to = append(*to, cpu.Seconds()*1000/float64(m.records))
 }
@@ -194,7 +194,7 @@ func (m *llmRun) report() {
 	m.add("… load average of the machine, at most", "", []float64{m.load}, "", 0, nil)
 }
 
-// loadAverage is that of the last minute, 0 if unknown.
+// loadAverage returns the load average of the last minute, 0 if unknown.
 func loadAverage() (load float64) {
 	if data, err := os.ReadFile("/proc/loadavg"); err == nil {
 		_, _ = fmt.Sscan(string(data), &load)

@@ -4,7 +4,7 @@ package chunk
 // computed with depends on the plan alone, not on which worker got which part of the chunk, and
 // when. A model's results depend on it, if only in the last digits.
 
-// Every returns the distance of these places: that of batches of a size, or that of windows of up
+// Every returns the distance of these places: the size of a batch, or of windows of up
 // to most batches, which divide the source's chunk evenly.
 func (c Chunk) Every(size, most int) int64 {
 	batches := CeilDiv(c.Preceding+c.Records+c.Following, int64(size))

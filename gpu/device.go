@@ -24,7 +24,7 @@ const (
 // and (for a GPU) Token is optional: its zero value means "unknown", never "none".
 type Device struct {
 	Kind Kind `json:"kind"`
-	// Index is the position in the machine: for a GPU that of NVML and nvidia-smi
+	// Index is the position in the machine: for a GPU the index in NVML and nvidia-smi
 	// (PCI order), for a CPU device 0..N-1, for a MIG instance its index on its
 	// parent or, if that is unknown, its position in the selection.
 	Index int    `json:"index"`
@@ -77,7 +77,7 @@ func (d Device) String() string {
 // Is reports whether both are one device of an inventory.
 func (d Device) Is(other Device) bool { return d.String() == other.String() }
 
-// ID identifies the device among those of its kind on the machine, as users name it: "0",
+// ID identifies the device among all devices of its kind on the machine, as users name it: "0",
 // "3:0" (the first instance of GPU 3). An instance whose GPU is unknown has only its UUID.
 func (d Device) ID() string {
 	switch {

@@ -74,7 +74,7 @@ const (
 	heatReasons  Reasons = 1<<5 | 1<<6
 )
 
-// Slowing returns those of the reasons for which a card is slower than it was asked to be. The
+// Slowing returns the reasons for which a card is slower than it was asked to be. The
 // others are settings, or it is idle.
 func (r Reasons) Slowing() Reasons {
 	return r & (softPowerCap | hardSlowdown | powerBrake | heatReasons)

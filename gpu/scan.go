@@ -60,7 +60,7 @@ type scanner struct {
 	ended   chan struct{}  // closed after Shutdown
 }
 
-// run is the first thread. It waits for those of the GPUs before it shuts the library down.
+// run is the first thread. It waits for the threads of the GPUs before it shuts the library down.
 func (s *scanner) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

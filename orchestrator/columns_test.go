@@ -129,7 +129,7 @@ func TestArrays(t *testing.T) {
 				}
 				return nil
 			})
-			// The lines are those of the other job, without the column.
+			// The lines equal the other job's, without the column.
 			text := ""
 			for _, name := range []string{"out.jsonl", "out"} {
 				paths, _ := filepath.Glob(d.join(name) + "/part-*")

@@ -29,7 +29,7 @@ func unequal(n int, special map[int]string) string {
 }
 
 // TestGroupedOutputIsTheSame: for every kind of kernel, whatever it does to records, the
-// output of grouped records is that of records in input order.
+// output of grouped records equals the output of records in input order.
 func TestGroupedOutputIsTheSame(t *testing.T) {
 	t.Parallel()
 	const kernel = `

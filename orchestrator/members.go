@@ -31,7 +31,7 @@ const (
 	sampledFiles = 16
 )
 
-// members compares the members that the job needs with those of the first records.
+// members compares the members that the job needs with the members of the first records.
 type members struct {
 	config *order
 	plan   *Plan

@@ -181,7 +181,7 @@ func (s *staff) fitDevices() error {
 	return nil
 }
 
-// auto reports whether gpurun chooses the number of workers. The user has chosen that of
+// auto reports whether gpurun chooses the number of workers. The user has chosen the number of
 // CPU devices by naming them.
 func (s *staff) auto() bool {
 	return s.config.Devices.WorkersPerGPU == AutoWorkers && len(s.plan.Slots) > 0 && (!s.onCPU() || s.selection.IsAll())

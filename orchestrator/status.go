@@ -26,7 +26,7 @@ const (
 // Status is what is known about the job of an output.
 type Status struct {
 	State JobState `json:"state"`
-	// Holder is the process that runs it; that of a finished job retries it.
+	// Holder is the process that runs it, or that retries it after it has finished.
 	Holder string `json:"holder,omitempty"`
 	Folder string `json:"folder"`
 	// Report is the report of a finished job or, for an unfinished one, what is committed

@@ -57,7 +57,7 @@ type Answer struct {
 	After time.Duration
 	// Nulls is the number of NaNs and infinities that became null in Lines.
 	Nulls int64
-	// Figures are counts to add to those of the job, by name, whatever the verdict:
+	// Figures are counts to add to the counts of the job, by name, whatever the verdict:
 	// prompt_tokens, completion_tokens and total_tokens are shown as rates and limit what a
 	// job may spend. Names consist of lowercase letters, digits and underscores. gpurun counts
 	// requests itself, one for each attempt, except for the verdict Later; with that, requests

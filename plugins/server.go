@@ -153,7 +153,7 @@ func (s *server) submit(ctx context.Context, b *started) {
 	defer s.calls.Unlock()
 	b.results.onCPU = s.onCPU
 	// Make a write to a record panic, so that the crash prints only the trace of the
-	// kernel instead of those of all goroutines.
+	// kernel instead of all goroutines.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer s.explainFault()
 	if s.long {

@@ -25,7 +25,7 @@ type alone struct {
 // poll is how often to ask for the lock.
 const poll = 20 * time.Millisecond
 
-// begin notes a fault that may be that of another worker, and waits until no other worker tries
+// begin records a fault that may be another worker's, and waits until no other worker tries
 // records again. It does nothing after other failures. A file that cannot be opened locks nothing.
 func (h *kernelHost) begin(failure *fault.Error, rest func(time.Duration) error) error {
 	a := &h.alone

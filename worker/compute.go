@@ -11,7 +11,7 @@ import (
 // writer: enough that neither the device nor the disk waits for the other.
 const ahead = 2
 
-// computing is the work of a kernel that computes batches: those of one chunk and, so that the
+// computing is the work of a kernel that computes batches: of one chunk and, so that the
 // device does not idle between chunks, the first of the next.
 type computing struct {
 	loop   *loop

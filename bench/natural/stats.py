@@ -21,7 +21,7 @@ def write():
 def rates(folder):
     """Return (steady, overall) records per second of all processes that wrote into folder.
 
-    The steady rate is that of the second half of the time from the first batch to the
+    The steady rate is the rate of the second half of the time from the first batch to the
     last: by then workers have been added and tuned. With a single batch both are 0.
     """
     batches = []

@@ -47,7 +47,7 @@ type outcome struct {
 	failures   int
 }
 
-// copyGain is that of internal/cluster.
+// copyGain has the value of internal/cluster.
 const copyGain = 1.5
 
 type node struct {

@@ -48,7 +48,7 @@ type Column struct {
 // Bytes returns the size of a row's values.
 func (c Column) Bytes() int { return c.Kind.Bytes() * max(c.Width, 1) }
 
-// dimensions returns those of the values of a row, none if it is one value.
+// dimensions returns the dimensions of a row's values; none for a single value.
 func (c Column) dimensions() []int {
 	if len(c.Dimensions) == 0 && c.Width > 0 {
 		return []int{c.Width}

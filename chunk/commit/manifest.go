@@ -15,7 +15,7 @@ import (
 	"github.com/gpurun/gpurun/internal/files"
 )
 
-// ManifestEnding follows the name of a folder of parts in that of its manifest, which lies beside
+// ManifestEnding follows the name of a folder of parts in the name of its manifest, which lies beside
 // it: programs that read a folder of Parquet files or lines take every file in it for data.
 const ManifestEnding = ".manifest.json"
 

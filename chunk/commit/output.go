@@ -372,7 +372,7 @@ func (o *Output) ArraySums() []chunk.FileSum { return o.options.finishedSums(o.r
 // Unencoded returns the size of the results before encoding.
 func (o *Output) Unencoded() int64 { return o.raw }
 
-// Size returns the size of the whole output so far. It estimates that of results that are
+// Size returns the size of the whole output so far. It estimates the size of results that are
 // not encoded yet.
 func (o *Output) Size() int64 {
 	bytes, ratio := int64(0), 1.0

@@ -63,7 +63,7 @@ func (f Format) Unencoded(bytes int64) int64 {
 	return bytes
 }
 
-// Length returns the size of lines before encoding, given that of the file and their own.
+// Length returns the size of lines before encoding, given the size of the file and their own.
 func (f Format) Length(bytes, unencoded int64) int64 {
 	if f.Codec == nil {
 		return bytes

@@ -81,7 +81,7 @@ func (b *BlobWriter) Close(durable bool) error {
 	return b.to.Close(durable)
 }
 
-// spooled reports whether a spool file, and that of its blobs, are as the log says.
+// spooled reports whether a spool file, and the file of its blobs, are as the log says.
 func (c loggedChunk) spooled(ctx context.Context, path string) bool {
 	if sum, err := chunk.SumFile(ctx, path); err != nil || sum != c.FileSum {
 		return false

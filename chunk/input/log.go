@@ -64,7 +64,7 @@ func (c loggedChunk) same(d loggedChunk) bool {
 
 // sectionEnd is what a section turned out to have.
 type sectionEnd struct {
-	// Seen is the number of its records, Records that of those in chunks.
+	// Seen is the number of its records, Records how many of them are in chunks.
 	Seen    int64 `json:"seen"`
 	Records int64 `json:"records"`
 	Blank   int64 `json:"blank"`

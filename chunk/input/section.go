@@ -173,7 +173,7 @@ func (r *section) readPlain(ctx context.Context) (end sectionEnd, err error) {
 	return end, nil
 }
 
-// emit appends a chunk to those of the section, when there is room. The section whose turn it
+// emit appends a chunk to the section's chunks, when there is room. The section whose turn it
 // is never waits for space that others occupy. blank is how many blank lines are in it; one
 // without records has nothing else.
 func (r *section) emit(ctx context.Context, c chunk.Chunk, logged loggedChunk, blank int64) error {

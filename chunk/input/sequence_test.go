@@ -102,7 +102,7 @@ func bundled(r *rand.Rand, sections []Section) (all []Section) {
 	return all
 }
 
-// TestSequence: the records of several files are those of each, one after the other,
+// TestSequence: the records of several files follow one another, file by file,
 // whatever the files are and however they are read.
 func TestSequence(t *testing.T) {
 	noLeaks(t)

@@ -28,7 +28,7 @@ type keptChunk struct {
 	file string
 }
 
-// add adds the file of a chunk, and that of its blobs, which have so many bytes.
+// add adds the file of a chunk, and the file of its blobs, which have so many bytes.
 func (s *spoolFiles) add(c chunk.Chunk, blobs int64) {
 	file := spoolFile{records: c.Records, bytes: c.Length + blobs}
 	if c.Blobs > 0 {

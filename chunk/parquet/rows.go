@@ -30,7 +30,7 @@ type Values interface {
 }
 
 // Beside adds columns whose values are not in lines, unless a line has the member. values returns
-// those of the next row.
+// the values of the next row.
 func (r *Rows) Beside(names []string, values Values) {
 	r.beside = values
 	for i := range r.columns {

@@ -169,7 +169,7 @@ func (j *jobCommand) combine() (c orchestrator.Config, err error) {
 	return c, j.options.Lease.check(c)
 }
 
-// kernelDir returns the folder in which the kernel runs: that of the job file if it names
+// kernelDir returns the folder in which the kernel runs: the folder of the job file if it names
 // the kernel, "" for the current one.
 func (j *jobCommand) kernelDir() string {
 	if j.dir == "" || j.origins["kernel"].file == "" && j.origins[stepsSetting].file == "" {

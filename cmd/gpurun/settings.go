@@ -29,7 +29,7 @@ const (
 	dirSetting   = "dir"
 )
 
-// options are the settings of run that are not those of a job in any program.
+// options are the settings that only gpurun run has; embedding programs do not.
 type options struct {
 	JobFile string
 	Lease   leaseOptions

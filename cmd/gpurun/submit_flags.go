@@ -56,7 +56,7 @@ func (g *nodeGPUs) Set(text string) (err error) {
 	return nil
 }
 
-// newClusterJob adds the settings of submit and those of run. unit is what works.
+// newClusterJob adds the settings of submit and of run. unit is what works.
 func newClusterJob(cmd *cobra.Command, unit, print string) *clusterJob {
 	s := &clusterJob{}
 	addFlags(cmd.Flags(), &s.options,

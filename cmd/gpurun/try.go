@@ -30,7 +30,7 @@ prints and its tracebacks appear on the terminal. In a Python kernel, breakpoint
 starts the debugger; no time limit applies. If the batch fails, gpurun tries its
 records one by one. No GPU is leased: other jobs may be using it.`
 
-// tryOptions are the settings of try that are not those of a job.
+// tryOptions are the settings that only gpurun try has.
 type tryOptions struct {
 	Records int
 	Offset  int64

@@ -263,7 +263,7 @@ func (m *merge) overtaken() (Merged, bool) {
 	return done, merged && !m.replaces
 }
 
-// Clean removes the outputs of all attempts of a merged run, those of corrected runs included,
+// Clean removes the outputs of all attempts of a merged run, corrected runs included,
 // and reports whether there were any. What they were remains on record.
 func (r *Run) Clean() (removed bool) {
 	for number := 1; number <= r.number; number++ {

@@ -75,7 +75,7 @@ func (w *Watch) Overview(ctx context.Context) (Overview, error) {
 }
 
 // totalRate returns the rate of the running shards together. A shard that has just begun says
-// little about its rate, so each counts with that of all shards of its machine, or else of all
+// little about its rate, so each counts with the rate of all shards of its machine, or else of all
 // machines.
 func totalRate(shards []Shard) (total float64) {
 	type work struct{ records, seconds float64 }

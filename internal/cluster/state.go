@@ -79,7 +79,7 @@ func beatInterval(lostAfter time.Duration) time.Duration {
 }
 
 // Watch observes a run. Whether an attempt is alive is decided by this process's own clock,
-// since those of other hosts may differ: it is alive as long as its beat changes.
+// since clocks of other hosts may differ: it is alive as long as its beat changes.
 type Watch struct {
 	// Committed returns how many records an attempt has committed to its output, and how many
 	// further ones have a logged answer. If it is nil, the shards show what attempts have reported

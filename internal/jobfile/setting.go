@@ -17,7 +17,7 @@ type File struct {
 
 // Value is a setting in a job file.
 type Value struct {
-	// Texts is one text, or those of a list.
+	// Texts is one text, or the texts of a list.
 	Texts []string
 	// IsList tells a list from a text.
 	IsList bool

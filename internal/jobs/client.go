@@ -116,7 +116,7 @@ func reason(body []byte) string {
 	return string(bytes.TrimSpace(body))
 }
 
-// ask sends a request to a path below that of the job.
+// ask sends a request to a path below the job's.
 func (c *Client) ask(ctx context.Context, method, path string, answer any) error {
 	data, err := c.Send(ctx, method, "/api/jobs/"+c.entry.ID+path, nil)
 	if err != nil {

@@ -42,7 +42,7 @@ func skipPlain[Bytes string | []byte](s Bytes, i int) int {
 const wideAfter = 64
 
 // at returns a pointer to byte i, which must exist. The header of a string begins with the
-// address of its bytes, like that of a slice.
+// address of its bytes, as in a slice.
 func at[Bytes string | []byte](s Bytes, i int) *byte {
 	return (*byte)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&s)), i))
 }

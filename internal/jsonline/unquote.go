@@ -60,7 +60,7 @@ func AppendUnquoted(dst, value []byte) []byte {
 }
 
 // TextLen returns the length in bytes of the text of value, which must be a valid JSON
-// string with its quotes: that of AppendUnquoted, without making it.
+// string with its quotes: what AppendUnquoted would append.
 func TextLen(value []byte) int {
 	s := value[1 : len(value)-1]
 	n := len(s)

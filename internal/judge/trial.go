@@ -21,7 +21,7 @@ const (
 
 // A search is usually quick if the kernel's process survives its failures. One expected to
 // take longSearch or more is reported. One expected to take endlessSearch or more is treated
-// like that of a crashing kernel, but with more samples: perhaps only most records fail.
+// as after crashes, but with more samples: perhaps only most records fail.
 const (
 	longSearch    = 10 * time.Second
 	endlessSearch = 5 * time.Minute

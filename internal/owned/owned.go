@@ -98,7 +98,7 @@ func Read(path string) (data []byte, lives bool, err error) {
 }
 
 // Remove removes this process's file and then releases its lock. In the other order, the
-// file would look like that of a dead owner. It reports whether the file existed.
+// file would look like a dead owner's. It reports whether the file existed.
 func Remove(path string, file *os.File) bool {
 	removed := os.Remove(path) == nil
 	// Unlock explicitly: a child that is being started holds the file open too, until it

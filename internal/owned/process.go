@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Holders returns the processes that have a file open, as far as they are visible: those of
+// Holders returns the processes that have a file open, as far as they are visible: processes of
 // this user, in this PID namespace or below. It identifies the file by its base name, which
 // must be unique, since a container may have it at another path.
 func Holders(path string) (pids []int) {

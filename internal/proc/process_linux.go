@@ -62,7 +62,7 @@ func prepareThread(c Command) error {
 	return nil
 }
 
-// setThreadAffinity binds the calling thread, and so its children, to those of cpus that
+// setThreadAffinity binds the calling thread, and so its children, to the cpus that
 // this process may use. If it may use none of them (a container on another socket), it
 // changes nothing.
 func setThreadAffinity(cpus []int) error {

@@ -49,7 +49,7 @@ func phases(workers []view.Worker) map[string]int {
 	return counts
 }
 
-// rateOf is the rate of the job: at the end, that of the report.
+// rateOf returns the rate of the job: at the end, the rate in the report.
 func rateOf(v view.View) float64 {
 	if v.Report != nil {
 		return v.Report.Rate

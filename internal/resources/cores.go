@@ -111,7 +111,7 @@ func (m System) used(g group) (seconds float64, ok bool) {
 }
 
 // Ticks returns how long CPUs have been idle since the machine started, and how long they have
-// run in all. Their names are cpu0, cpu1, …; that of all together is cpu.
+// run in all. Their names are cpu0, cpu1, …; cpu is all together.
 func (m System) Ticks(of func(cpu string) bool) (idle, total float64) {
 	for line := range strings.Lines(m.read("proc/stat")) {
 		fields := strings.Fields(line)

@@ -4,7 +4,7 @@ import "time"
 
 // Usage is what is free on the host.
 type Usage struct {
-	// Cores are those this process may use, Idle those of them that nothing used since
+	// Cores is how many this process may use, Idle how many of them nothing used since
 	// the last sample; negative if unknown.
 	Cores, Idle float64
 	// Available is the available memory in bytes, 0 if unknown.

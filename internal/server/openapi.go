@@ -86,7 +86,7 @@ func operationID(method, path string) string {
 // schemas are the named types of a document.
 type schemas struct{ all object }
 
-// of returns the schema of a type; that of a named struct is a reference.
+// of returns the schema of a type: for a named struct a reference.
 func (s *schemas) of(t reflect.Type) object {
 	switch {
 	case t.Kind() == reflect.Pointer:

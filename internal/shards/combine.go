@@ -61,7 +61,7 @@ type Piece struct {
 }
 
 // Combine writes the job folder of an output that was combined, so that Inspect and Retry
-// treat it like that of one job. It replaces the folder of an earlier job; an unfinished one
+// treat it as one job's. It replaces the folder of an earlier job; an unfinished one
 // is a fault of kind Conflict.
 func Combine(ctx context.Context, c Combined) error {
 	if err := c.load(); err != nil || c.first == nil {

@@ -15,7 +15,7 @@
 //     The system kills the child when that end closes.
 //   - The guard kills the child's group, and everything with its mark, when that process
 //     disconnects.
-//   - The child writes its own marks over those of the template, in the memory that
+//   - The child writes its own marks over the template's, in the memory that
 //     /proc/PID/environ shows.
 package template
 

@@ -84,7 +84,7 @@ func (s *sideBySide) head(record sampleRecord) {
 	fmt.Fprintln(s.out, s.paint("1", record.place()))
 }
 
-// rowsOf pairs the members of a record with those of a line, in the order of the line.
+// rowsOf pairs the members of a record with the members of a line, in the order of the line.
 // Values that are not objects have one row without a name.
 func rowsOf(input, output []byte) []row {
 	before, isObject := membersOf(input)

@@ -9,7 +9,7 @@ type History struct {
 	Time     []float64 `json:"time"` // Unix seconds
 	Done     []*int64  `json:"done"`
 	Failed   []*int64  `json:"failed"`
-	// Rate is in records per second since the point before, or those of the last 5 s.
+	// Rate is in records per second since the point before, or in the last 5 s.
 	Rate    []*float64      `json:"records_per_second"`
 	Devices []DeviceHistory `json:"devices"`
 }

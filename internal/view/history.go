@@ -52,7 +52,7 @@ func Number[T ~int | ~uint64 | ~float64](o gpu.Optional[T]) *float64 {
 	return new(float64(value))
 }
 
-// history keeps points at growing intervals, also those of earlier runs.
+// history keeps points at growing intervals, also from earlier runs.
 type history struct {
 	interval time.Duration
 	names    []string // of devices, in the order in which they appeared

@@ -29,7 +29,7 @@ type View struct {
 	Total int64 `json:"total"`
 	// Estimate is about how many there are while Total is unknown; 0 if nothing can be said.
 	Estimate int64 `json:"estimate,omitempty"`
-	// Done includes the records of chunks in progress, Finished only those of finished chunks:
+	// Done includes the records of chunks in progress, Finished only records of finished chunks:
 	// what a worker has computed of a chunk is lost with it, so Done may fall.
 	Done     chunk.Counts `json:"done"`
 	Finished chunk.Counts `json:"finished"`
@@ -126,7 +126,7 @@ func (v View) DevicesOf(w Worker) (list []Device) {
 // Worker is one slot.
 type Worker struct {
 	Slot int `json:"slot"`
-	// Name is the slot's label, Device that of its device: several slots may share one.
+	// Name is the slot's label, Device its device's: several slots may share one.
 	Name   string `json:"name"`
 	Device string `json:"device"`
 	// GPUs are the UUIDs of its devices, where known.

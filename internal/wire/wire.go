@@ -188,7 +188,7 @@ type Progress struct {
 	// Faulty is how many records of Counts failed in the kernel.
 	Faulty int64 `json:"faulty,omitempty"`
 	// Ahead is how many further records are computed, but not yet written because records
-	// before them are not: those of a window of grouped records.
+	// before them are not: batches of a window of grouped records.
 	Ahead int64 `json:"ahead,omitempty"`
 	// Computed is how many records a concurrent kernel has computed since the worker was ready,
 	// or since the job was renewed. Imported answers do not count.
@@ -235,7 +235,7 @@ type Blameless struct {
 type Awaits string
 
 const (
-	AwaitsFiles  Awaits = "files"  // those of the next records have not arrived
+	AwaitsFiles  Awaits = "files"  // files of the next records have not arrived
 	AwaitsServer Awaits = "server" // the kernel can try no record for now; see Holding
 )
 

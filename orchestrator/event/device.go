@@ -31,7 +31,7 @@ type DeviceSample struct {
 	Device string    `json:"device"`
 	State  gpu.State `json:"state"`
 	Pace   float64   `json:"pace"`
-	// Sample has no time of its own: that of the event.
+	// Sample has no time of its own: the event has it.
 	gpu.Sample
 	// Framework is how much device memory the kernels' framework holds, as the kernels
 	// report.

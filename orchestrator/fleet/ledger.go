@@ -60,7 +60,7 @@ func (l *ledger) estimate() int64 {
 	return l.source.Estimate()
 }
 
-// counts counts the finished records of the whole job, including those of chunks in progress,
+// counts counts the finished records of the whole job, including records of chunks in progress,
 // and those that are not done but have an answer. Answers that an earlier run or a lost worker
 // has logged count at once, although workers import them one by one.
 func (l *ledger) counts() (done chunk.Counts, answers int64) {

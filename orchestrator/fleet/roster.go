@@ -16,7 +16,7 @@ import (
 )
 
 // roster is the job's slots with their workers, and what is known about their devices. Slots
-// may join and leave while the job runs; a number is never used again. Its lock is also that of
+// may join and leave while the job runs; a number is never used again. Its lock also guards
 // the ledger and the suspects: a record that moves from one to the other counts once.
 type roster struct {
 	registry *gpu.Registry // of the slots' devices

@@ -41,7 +41,7 @@ type filePrint struct {
 	Sum  string `json:"sum"`
 }
 
-// asBefore returns an input as it should be compared with that of the job: files whose content is
+// asBefore returns an input as it should be compared with the job's: files whose content is
 // the same get their former times, and touched is true.
 func (m *Manifest) asBefore(now inputPrint, log *input.Log, done int64) (_ inputPrint, touched bool, err error) {
 	now.Files, touched, err = source.AsBefore(now.Files, m.Input.Files, m.Cut.Sums, log, done)

@@ -32,7 +32,7 @@ type Figures struct {
 	// GPUBusy is the share of the last second in which the GPU computed; negative if it is
 	// unknown for these workers.
 	GPUBusy float64
-	// Cores are those this job may use, IdleCores those of them that no process used in
+	// Cores is how many cores this job may use, IdleCores how many of them no process used in
 	// the last interval; negative if unknown. Runnable is the number of this job's
 	// threads that ran or wanted to.
 	Cores, IdleCores, Runnable float64

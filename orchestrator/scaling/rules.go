@@ -123,7 +123,7 @@ func target(f Figures, cap int) int {
 }
 
 // headroom returns by which factor the workers may grow until the GPU or the cores are busy; 1 if
-// that of the cores is unknown. Every step costs a load and a measurement; fewer steps save that.
+// the use of the cores is unknown. Every step costs a load and a measurement; fewer steps save that.
 func headroom(f Figures) float64 {
 	if f.IdleCores < 0 {
 		return 1

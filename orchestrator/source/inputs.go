@@ -254,7 +254,7 @@ func (i *Inputs) Paths() (paths []string) {
 	return paths
 }
 
-// States returns those of all files; none for a single stream, about which nothing is known.
+// States returns the states of all files; none for a single stream, about which nothing is known.
 func (i *Inputs) States() (states []State) {
 	if len(i.Files) == 1 && i.Files[0].stream != nil {
 		return nil

@@ -35,7 +35,7 @@ func (t Target) Folder(workDir string) string {
 // Beside returns the job folder next to the output.
 func (t Target) Beside() string { return files.Absolute(t.Name) + FolderSuffix }
 
-// Owns reports whether a job folder can only be that of this output, because of its name.
+// Owns reports whether a job folder can only belong to this output, because of its name.
 func (t Target) Owns(folder string) bool { return t.kind == stream || folder == t.Beside() }
 
 // Job returns the folder of the job that writes, or wrote, an output.

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/encode"
 )
 
-// PlaceColumns makes the columns that the user has named those of the output if it is a table.
+// PlaceColumns makes the columns that the user has named columns of the output if it is a table.
 func PlaceColumns(in *Input, out *Output) {
 	if out.isTable() {
 		in.Columns, out.Columns = nil, in.Columns

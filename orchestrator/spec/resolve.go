@@ -149,7 +149,7 @@ func (s *Spec) With(change func(*Spec)) *Spec {
 	return &with
 }
 
-// Writing returns the Spec of a job that writes the same results to other files: those of an Output.
+// Writing returns the Spec of a job that writes the same results to the files of an Output.
 func (s *Spec) Writing(o Output) *Spec {
 	return s.With(func(s *Spec) { s.Output.Path, s.Output.Errors, s.Output.Arrays = o.Path, o.Errors, o.Arrays }).Stored()
 }

@@ -127,7 +127,7 @@ func (c *client) read(response *http.Response, body []byte) (got reply, instead 
 	return got, instead, false
 }
 
-// limited returns a context with the time limit of a request, or with that of its record if that
+// limited returns a context with the time limit of a request, or of its record if that
 // ends earlier.
 func (c *client) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if until, has := ctx.Deadline(); has && time.Until(until) <= c.settings.timeout {
@@ -229,7 +229,7 @@ func (c *client) keyUsed() string {
 	case c.settings.key == "":
 		return "no API key was sent: set the environment variable " + c.settings.APIKeyEnv
 	}
-	return "the API key is that of the environment variable " + c.settings.APIKeyEnv
+	return "the API key comes from the environment variable " + c.settings.APIKeyEnv
 }
 
 // serverMessage returns the message in the body of an error, in the forms that servers use.

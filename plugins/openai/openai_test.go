@@ -133,7 +133,7 @@ func TestMisbehavingServer(t *testing.T) {
 		"500":            {plugins.Retry, "500 Internal Server Error: internal", 0},
 		"400":            {plugins.Failed, "400 Bad Request: max_tokens is too large", 0},
 		"422":            {plugins.Failed, `field required`, 0},
-		"401":            {plugins.Failed, "Incorrect API key provided: …; the API key is that of the environment variable THE_KEY", 0},
+		"401":            {plugins.Failed, "Incorrect API key provided: …; the API key comes from the environment variable THE_KEY", 0},
 		"html":           {plugins.Failed, `"text/html", not with JSON`, 0},
 		"truncated":      {plugins.Retry, "not valid JSON", 0},
 		"not UTF-8":      {plugins.Failed, "the server's answer is not valid UTF-8", 0},

@@ -18,7 +18,7 @@ type refusals struct {
 
 // refuses follows what becomes of a request; instead is nil if the server's answer was good. It
 // returns the answer that stops the job if the server has refused everything for too long: the
-// rate limit may be that of a day, or the account may be empty.
+// rate limit may be a daily one, or the account may be empty.
 func (c *client) refuses(instead *plugins.Answer) *plugins.Answer {
 	r := &c.refused
 	r.mu.Lock()

@@ -71,7 +71,7 @@ func (r reply) figures() map[string]int64 {
 	jsonline.Members(r.usage, func(_ []byte, name string, value []byte) bool {
 		n, _ := strconv.ParseInt(string(value), 10, 64)
 		switch name {
-		case "prompt_tokens", "input_tokens": // the second ones are those of /v1/responses
+		case "prompt_tokens", "input_tokens": // the second ones in /v1/responses
 			prompt = max(prompt, n)
 		case "completion_tokens", "output_tokens":
 			completion = max(completion, n)
@@ -205,7 +205,7 @@ func reencoded(value []byte) ([]byte, error) {
 }
 
 // batchResult returns the result of a line of a batch file: its custom_id and the response. A
-// job whose format is that of batch files completes it.
+// job that reads batch files completes it.
 func batchResult(id json.RawMessage, got reply) []byte {
 	line := make([]byte, 0, len(got.body)+len(id)+len(got.requestID)+96)
 	line = append(append(append(line, `{"custom_id":`...), id...), `,"response":{"status_code":`...)

@@ -16,7 +16,7 @@ import (
 
 // Within runs a kernel in this process. It is for a kernel that gpurun trusts like its own code,
 // and whose records take so little CPU time that a second process would double it. The contract is
-// that of a process: Kill ends what the kernel computes, and a panic costs one record.
+// a process's: Kill ends what the kernel computes, and a panic costs one record.
 func Within(k plugins.Concurrent) *Process {
 	ctx, cancel := context.WithCancel(context.Background())
 	c, disconnect := loopback(k, nil, nil) // for all calls but those for records

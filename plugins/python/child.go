@@ -241,7 +241,7 @@ func unset(entries []string) (list []string) {
 // threadVariables set the number of threads of numeric libraries.
 var threadVariables = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"}
 
-// preparerVariables are the environment of a prepare process beyond that of an interpreter: it
+// preparerVariables are what the environment of a prepare process has beyond an interpreter's: it
 // sees no GPU, and its libraries use this many threads, because there are other prepare processes.
 func preparerVariables(threads int) []string {
 	env := []string{"CUDA_VISIBLE_DEVICES="}

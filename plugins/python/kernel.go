@@ -198,7 +198,7 @@ func (k *kernel) start(ctx context.Context, config plugins.Config) error {
 }
 
 // beginPreparers starts the template of prepare processes, if the file seems to need them, so that it
-// imports while that of the main process does.
+// imports while the main process does.
 func (k *kernel) beginPreparers(interpreter string) {
 	offer, ok := offered(k.terminal)
 	source, err := os.ReadFile(k.config.File)

@@ -133,7 +133,7 @@ type failure struct {
 }
 
 // err returns the failure as an error. It is not classified yet: the caller does that by its
-// text. A wrong number of results is the kernel's fault and not that of a record: alone, each
+// text. A wrong number of results is the kernel's fault and not a record's: alone, each
 // record may get the right number, and a wrong result.
 func (f *failure) err() *fault.Error {
 	kind := fault.Unknown

@@ -112,7 +112,7 @@ func TestSourcesComeWithTheirBatch(t *testing.T) {
 	expectLoaded(t, dir, k, filepath.Join(other, "elsewhere.py"), "ahead.py", "bad.py", "kernel.py", "late.py", "second.py")
 }
 
-// The checksum is that of the compiled source: an edit right after it does not change the
+// The checksum belongs to the compiled source: an edit right after it does not change the
 // checksum, and stale bytecode is not used.
 func TestSourcesAreWhatWasCompiled(t *testing.T) {
 	python := needPython(t)

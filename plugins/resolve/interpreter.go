@@ -13,7 +13,7 @@ import (
 const OldestPython = "3.9"
 
 // FindInterpreter returns the path of the Python that runs a kernel: the one that the user
-// chose, else that of the active environment, else python3.
+// chose, else the interpreter of the active environment, else python3.
 func (o PythonOptions) FindInterpreter() (string, error) {
 	named := o.Interpreter
 	if named != "" {

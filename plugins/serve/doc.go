@@ -8,7 +8,7 @@
 // server inherits the worker's environment, in which only those GPUs are visible. Its output
 // goes to the worker's log.
 //
-// Open waits until the server is ready (ready.go). Requests and answers are those of package
+// Open waits until the server is ready (ready.go). Requests and answers are as in package
 // openai. If the server exits, or stops answering (watch.go), the records that it has fail
 // with a crash: the worker then starts this kernel again, and with it a new server, sends the
 // records without an answer again, and finds out whether one of them ends the server.

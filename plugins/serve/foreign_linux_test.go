@@ -175,7 +175,7 @@ func TestPortTakenOverGetsNothing(t *testing.T) {
 	th := new(thief)
 	taken := make(chan struct{})
 	go func() { defer close(taken); th.take(strconv.Itoa(k.server.place.port)) }()
-	_ = ask(t, k, "leave") // its answer is that of the record after next
+	_ = ask(t, k, "leave") // the record after next gets its answer
 	<-taken
 	t.Cleanup(func() { _ = th.open[0].Close() })
 	a := ask(t, k, "hello")

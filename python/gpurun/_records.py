@@ -45,7 +45,7 @@ def table(records, schema=None):
     """Records as a pyarrow.Table, with all of their members."""
     import pyarrow
     types = {} if schema is None else {field.name: field.type for field in schema}
-    names = list(dict.fromkeys([*types, *(name for record in records for name in record)]))  # from_pylist takes those of the first
+    names = list(dict.fromkeys([*types, *(name for record in records for name in record)]))  # from_pylist takes the names of the first
     if schema is not None and len(names) > len(types):
         raise TypeError("the member %r is new" % names[len(types)])
     return pyarrow.table([pyarrow.array([record.get(name) for record in records], types.get(name)) for name in names], names)

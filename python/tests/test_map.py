@@ -550,7 +550,7 @@ class Maps(Session):
                 gpurun.map(lambda batch: {"m": [2] * len(batch)}, given, output="out.jsonl", force=True, **CPU)
 
     def test_length(self):
-        """The length of a result is that of its records, also if a record gives several, or none, or is written to another file."""
+        """The length of a result is the number of its records, also if a record gives several, or none, or is written to another file."""
         several = lambda batch: [[{"m": 1 // n, "k": k} for k in range(n)] if n != 3 else [] for n in batch["n"]]
         data = [{"n": n} for n in (0, 1, 2, 3)]
         for output in ["v.jsonl", "v.jsonl.gz"] + (["v.parquet", "v.arrow", "v/"] if package("pyarrow") else []):

@@ -34,7 +34,7 @@ var leftOut = []string{"bench", "scripts"}
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
-	IgnoredGoFiles          []string // those of other platforms
+	IgnoredGoFiles          []string // for other platforms
 	Module                  *struct {
 		Path string
 		Main bool

@@ -89,7 +89,7 @@ func (b *bounds) add(value []byte) {
 	}
 }
 
-// join extends the bounds by those of a page.
+// join extends the bounds by the bounds of a page.
 func (b *bounds) join(page bounds) {
 	if page.unknown {
 		b.min, b.max, b.unknown = nil, nil, true

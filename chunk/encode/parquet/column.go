@@ -188,7 +188,7 @@ func (w *columnWriter) endPage(next int64) {
 	w.values, w.indexes, w.count, w.nulls, w.first, w.page = w.values[:0], w.indexes[:0], 0, 0, next, newBounds(w.column)
 }
 
-// finish ends the last page, and returns that of the dictionary if there is one.
+// finish ends the last page, and returns the dictionary's page if there is one.
 func (w *columnWriter) finish() (dictionary [][]byte) {
 	if w.count > 0 || len(w.pages.Pages) == 0 {
 		w.endPage(0)

@@ -137,7 +137,7 @@ func (f *File) Columns() []format.Column { return f.decoder.columns() }
 
 func (d *decoder) columns() []format.Column { return tree.Describe(d.members, d.schema.said) }
 
-// Lines returns the rows as JSON lines, in order, except those of record batches that are skipped.
+// Lines returns the rows as JSON lines, in order, without the record batches that are skipped.
 // Batches are decoded in parallel, ahead of the reader. An error names the batch and, where it is
 // known, row and column.
 func (f *File) Lines(ctx context.Context, skip int64) format.Lines {

@@ -122,7 +122,7 @@ func (k *Kind) sampleColumns(r io.Reader, columns []string) {
 	k.findColumns(content, columns)
 }
 
-// findColumns finds those of the columns that are read, in their order; all, if columns names none.
+// findColumns finds the columns to read, in their order; all, if columns names none.
 func (k *Kind) findColumns(content io.Reader, columns []string) {
 	if k.columns = k.format.Columns(content); len(columns) == 0 {
 		return

@@ -42,14 +42,14 @@ const (
 	Own
 )
 
-// OriginOf returns the origin of a file. folder is the folder that was named, or that of a
+// OriginOf returns the origin of a file. folder is the folder that was named, or the folder of a
 // glob's first wildcard.
 type OriginOf func(folder, name string) Origin
 
-// Files returns the files that the names stand for, in order: those of a name in the order
-// of the names, those of a glob or folder sorted by name. A name that exists is never a
-// glob. Every mistake is a usage fault: a glob without a match, a missing file, a folder
-// without data, the same file twice.
+// Files returns the files that the names stand for. It keeps the order of the names, and sorts the
+// files of a glob or folder by name. A name that exists is never a glob.
+// Every mistake is a usage fault: a glob without a match, a missing file, a folder without data, the
+// same file twice.
 //
 // A folder or glob leaves out the job's own files, and outputs of other jobs unless it
 // contains nothing else; those are in left. originOf may be nil.

@@ -25,7 +25,7 @@ type Format struct {
 	// Match recognizes the format by the first bytes of the decompressed content. If whole
 	// is set, that is all of it.
 	Match func(head []byte, whole bool) bool
-	// Stream decodes content that is read from start to end, such as that of a pipe; nil if
+	// Stream decodes content that is read from start to end, such as a pipe; nil if
 	// the format needs random access. It refuses a wrong header, and columns that do not exist
 	// (ColumnError).
 	Stream func(ctx context.Context, r io.Reader, o Options) (Lines, error)
@@ -62,7 +62,7 @@ type Column struct {
 	Feature string
 }
 
-// Member is a member that a file's place gives to all of its records, such as that of the folder
+// Member is a member that a file's place gives to all of its records, such as the name of the folder
 // lang=en.
 type Member struct {
 	Name string

@@ -8,7 +8,7 @@ import (
 	"github.com/gpurun/gpurun/chunk/input/parallel"
 )
 
-// Lines returns the rows as JSON lines, in order, except those of row groups that are skipped. Row
+// Lines returns the rows as JSON lines, in order, without the row groups that are skipped. Row
 // groups are decoded in parallel, ahead of the reader. An error names the row group and, where it is
 // known, row and column.
 func (f *File) Lines(ctx context.Context, skip int64) format.Lines {

@@ -76,7 +76,7 @@ func (c *Column) SetElement(element *Column) {
 	}
 }
 
-// Choose returns the columns to read, and decides where the values of those of bytes go.
+// Choose returns the columns to read, and decides where the values of columns of bytes go.
 func Choose[C interface {
 	of
 	comparable

@@ -30,7 +30,7 @@ type Job struct {
 	User int
 	// NodeSelector selects nodes by label: KEY=VALUE.
 	NodeSelector []string
-	// Tolerations are taints that the pod accepts, besides that of GPUs: KEY or KEY=VALUE.
+	// Tolerations are taints that the pod accepts, besides the taint of GPUs: KEY or KEY=VALUE.
 	Tolerations []string
 	// Retries is how often a failed pod of one shard is replaced.
 	Retries int

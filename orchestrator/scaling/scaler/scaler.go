@@ -237,7 +237,7 @@ func (s *Scaler) Departed(slot event.Slot) {
 	})
 }
 
-// Refused records that a kernel could not be opened next to those of other workers.
+// Refused records that a kernel could not be opened next to the kernels of other workers.
 func (s *Scaler) Refused(slot event.Slot, e *fault.Error) {
 	s.Emit(event.Notice{Text: fmt.Sprintf("%s: no further worker: %s", slot.Name, e.Message)})
 	s.with(slot, func(g *group) {

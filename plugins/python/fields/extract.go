@@ -22,7 +22,7 @@ const Most = 64
 // columns. It reuses its memory and is not safe for concurrent use.
 type Extractor struct {
 	names  []string
-	files  []string // those of names under which files were fetched
+	files  []string // the names under which files were fetched
 	wanted *jsonline.Wanted
 	info   jsonline.Info
 	values [][]byte // for each name, one per record; nil if missing

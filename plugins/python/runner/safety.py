@@ -69,7 +69,7 @@ def descriptors():
             with open("/proc/self/fdinfo/" + name) as file:
                 flags = next(int(line.split()[1], 8) for line in file if line.startswith("flags:"))
         except OSError:
-            continue  # that of the listing
+            continue  # the listing's own
         found.append((int(name), link, flags))
     return found
 
