@@ -162,6 +162,8 @@ def submit(
     output: _Path,
     *,
     to: Literal["slurm", "k8s"] = ...,
+    nodes: Optional[int] = ...,
+    gpus_per_node: Optional[int] = ...,
     config: Any = ...,
     identity: Optional[str] = ...,
     **settings: Any,

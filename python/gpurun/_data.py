@@ -25,6 +25,9 @@ def source(data, as_lines=False):
     if paths is not None:
         return Files(paths)
     if _is_dataset(data):
+        if data._format_type == "custom":
+            raise TypeError("the Dataset has a transform (set_transform, with_transform), which workers would not run: call it in the function, "
+                            "and pass dataset.with_format(None)")
         files = _whole_files(data)
         fetching = _fetching(data.features, data)
         if files is not None:
@@ -196,14 +199,22 @@ class Tables(Memory):
 
 def _records_of(data):
     """Records as lines; those of a stream in Arrow's format if the first one has bytes, which lines could have as base64 only."""
-    if isinstance(data, (list, tuple)) or not has_pyarrow():
+    if isinstance(data, (list, tuple)):
         return Records(data)
     records = iter(_records.rows(data))
     first = list(itertools.islice(records, 1))
     again = itertools.chain(first, records)
-    source = Tables(again, _parts, streamed=True) if _has_bytes(first) is not None else Records(again)
+    source = Tables(again, _parts, streamed=True) if has_pyarrow() and _has_bytes(first) is not None else Records(_without_bytes(again))
     source.records = _length(data)
     return source
+
+
+def _without_bytes(records):
+    for i, record in enumerate(records):
+        if _has_bytes([record]) is not None:
+            raise TypeError("record %d of the stream has bytes in the member %r, %s. Pass a list, or a table" % (
+                i + 1, _has_bytes([record]), "and the first record has none, so that records travel as lines of JSON" if i else "which need pyarrow: pip install pyarrow"))
+        yield record
 
 
 def _parts(records):
@@ -250,14 +261,22 @@ class Records(Memory):
 
 def _fetching(features, data):
     """The settings that let gpurun read the files that a Dataset names, as datasets does: wherever they are or, if the first
-    record names relative paths, below the current folder."""
+    path is a relative one, below the current folder."""
     names = [name for name, one in features.items() if type(one).__name__ in ("Image", "Audio", "Video")]
-    first = next(iter(data.with_format("arrow").iter(1)), None) if names else None
-    values = [] if first is None else [value for name in names for value in first.column(name).to_pylist()]
-    paths = [value["path"] for value in values if isinstance(value, dict) and value.get("bytes") is None and value.get("path")]
     if not names:
         return {}
-    return {"fetch_root": os.getcwd() if any(not os.path.isabs(path) and "://" not in path for path in paths) else "/"}
+    paths = itertools.chain.from_iterable(_paths(data, name) for name in names)
+    return {"fetch_root": os.getcwd() if any(not os.path.isabs(path) and "://" not in path for path in itertools.islice(paths, 1)) else "/"}
+
+
+def _paths(data, name):
+    """The paths of a column of files whose bytes are elsewhere; of a stream only that of the first record."""
+    import pyarrow.compute
+    streamed = not hasattr(data, "num_rows")
+    for table in itertools.islice((data if streamed else data.select_columns([name])).with_format("arrow").iter(1 if streamed else ROWS), 1 if streamed else None):
+        values = pyarrow.table(table).column(name)
+        kept, paths = (pyarrow.compute.struct_field(values, [member]) for member in ("bytes", "path")) if pyarrow.types.is_struct(values.type) else (values, values)
+        yield from paths.filter(pyarrow.compute.and_(pyarrow.compute.is_null(kept), pyarrow.compute.is_valid(paths))).to_pylist()
 
 
 def _has_bytes(data):
@@ -410,7 +429,7 @@ def arrow_sum(data):
     elif package == "polars" and hasattr(data, "to_frame"):
         data = data.to_frame()
     if package == "pandas" and hasattr(data, "iloc"):
-        file.write(repr((list(data.columns), list(map(str, data.dtypes)), data.index.names)).encode())
+        file.write(repr((list(data.columns), list(map(str, data.dtypes)), data.index.names, data.columns.names, data.attrs)).encode())
         data = pyarrow.Table.from_pandas(data, preserve_index=True).replace_schema_metadata()
     batches = _arrow_of(data)
     if batches is None or batches is iter:

@@ -2,22 +2,38 @@
 
 import ast
 import inspect
+import os
 import types
 
+from gpurun import _own
 from gpurun._identity import normalized
 
+_imported = {}  # path: the bytes of a file that had not changed since its import
 _compiled = {}  # path: the bytes of a file, its functions and its constants; every call asks about the same modules
 
 
 def edited(module):
     """What in a module differs from its file, which workers import; None if nothing does."""
+    if getattr(module, "__file__", None) is None:
+        return None
     try:
         with open(module.__file__, "rb") as file:
-            data = file.read()
-        if module.__file__ not in _compiled or _compiled[module.__file__][0] != data:
-            _compiled[module.__file__] = (data, *_contents(data, module.__file__))
+            data, written = file.read(), os.fstat(file.fileno()).st_mtime_ns
+        if module.__file__.endswith(".py"):
+            name = _different(module, data)
+            if name is not None:
+                return name
     except (OSError, SyntaxError, ValueError):
         return "its file"
+    if written <= _own.IMPORTS.of(module):
+        _imported[module.__file__] = data
+    return None if _imported.get(module.__file__) == data else "its file"
+
+
+def _different(module, data):
+    """A function or a constant of a module that is not as in its file."""
+    if module.__file__ not in _compiled or _compiled[module.__file__][0] != data:
+        _compiled[module.__file__] = (data, *_contents(data, module.__file__))
     _, written, constants = _compiled[module.__file__]
     for name, function in _functions(module):
         if name not in written or normalized(written[name]) != normalized(function.__code__):

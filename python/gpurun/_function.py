@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import functools
 import inspect
 import io
 import json
@@ -29,11 +30,15 @@ class Function:
     def __init__(self, function, identity=None):
         if not callable(function):
             raise TypeError("%r is neither a function nor a class" % (function,))
+        if isinstance(function, functools.partial) and isinstance(function.func, type):
+            raise TypeError("functools.partial of the class %s: pass the class, and config={\"NAME\": value} for its arguments; "
+                            "gpurun constructs it in each worker" % function.func.__name__)
         settings = getattr(function, "__gpurun_settings__", {})
         self.name = getattr(function, "__qualname__", type(function).__qualname__).rpartition("<locals>.")[2]
         self.parts = {"process": function, **{name: part for name, part in settings.items() if name in OTHERS}}
         self.settings = {name: value for name, value in settings.items() if name in SETTINGS}
-        self.tree = {"identity": identity} if identity is not None else _identity.identity(self.parts)
+        tree = _identity.identity(self.parts, identity is not None)
+        self.tree = tree if identity is None else {"identity": identity}
         self.tree["settings"] = {name: _identity.plain(value) for name, value in self.settings.items()}
         self.tree["python"] = "%d.%d" % sys.version_info[:2]
         self.digest = _identity.digest(self.tree)

@@ -7,6 +7,7 @@ consists of dicts, lists and strings, is stored as JSON, and differs exactly whe
 import ast
 import builtins
 import copyreg
+import dataclasses
 import datetime
 import decimal
 import dis
@@ -42,16 +43,17 @@ PICKLES = ("numpy", "pandas", "pyarrow", "torch")  # packages whose pickles are 
 # Members of a class that say nothing about what it does.
 BOOKKEEPING = {"__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__",
                "__annotate__", "__annotate_func__", "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__",
-               "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__hash__", "__classcell__", "__classdictcell__", "__slots__", "__gpurun_settings__"}
+               "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__classcell__", "__classdictcell__", "__slots__", "__gpurun_settings__"}
 
 
 class CannotTravel(TypeError):
     """A function reads something that cannot be sent to workers, or that has no identity."""
 
 
-def identity(functions):
-    """The identity of some functions, by their names."""
-    return _Walk(functions.values()).members("", functions)
+def identity(functions, named=False):
+    """The identity of some functions, by their names. named: the user says when they are the same, and what cannot be
+    compared is no error."""
+    return _Walk(functions.values(), named).members("", functions)
 
 
 def digest(tree):
@@ -81,7 +83,8 @@ def _shown(tree):
 class _Walk:
     """One walk through what functions read. A value that it meets again is the number of the first meeting."""
 
-    def __init__(self, functions):
+    def __init__(self, functions, named=False):
+        self.named = named
         self.met = {}  # id: (number, the value, which keeps its id)
         self.set_later = {name for one in functions for code in codes(_code_of(one)) for name in stored(code)}
 
@@ -94,7 +97,8 @@ class _Walk:
             return plain(value)
         if id(value) in self.met:
             return {"as": self.met[id(value)][0]}
-        self.met[id(value)] = len(self.met), value
+        if type(value) not in (tuple, frozenset):  # whether equal ones are one object depends on the cells they come from
+            self.met[id(value)] = len(self.met), value
         if type(value) in CONTAINERS:
             return CONTAINERS[type(value)](self, place, value)
         for kinds, method in KINDS:
@@ -166,7 +170,9 @@ class _Walk:
         names = value.__code__.co_freevars
         cells = {name: _contents(cell) for name, cell in zip(names, value.__closure__ or ()) if name != "__class__"}
         tree["closure"] = self.members(place, {name: held for name, held in cells.items() if held is not _EMPTY})
-        tree["defaults"] = [self.value(place + "(default)", one) for one in value.__defaults__ or ()]
+        defaults = value.__defaults__ or ()
+        names = value.__code__.co_varnames[:value.__code__.co_argcount][-len(defaults):]
+        tree["defaults"] = [self.value("%s(%s=…)" % (place, name), one) for name, one in zip(names, defaults)]
         tree["keywords"] = self.members(place, value.__kwdefaults__ or {})
         tree["attributes"] = self.members(place, {name: one for name, one in vars(value).items() if name not in ("__wrapped__", "__gpurun_settings__")})
         return {name: part for name, part in tree.items() if part not in ({}, [])}
@@ -197,7 +203,11 @@ class _Walk:
                    if name not in BOOKKEEPING and not isinstance(one, (types.MemberDescriptorType, types.GetSetDescriptorType))}
         meta = {} if type(value) is type else {"metaclass": self.value(place, type(value))}
         if isinstance(value, enum.EnumMeta):
-            members = {name: one.value for name, one in value.__members__.items()}
+            written = {name: one for name, one in members.items() if _is_written_in(one, value.__module__)}
+            members = {**written, **{name: one.value for name, one in value.__members__.items()}}
+        if members.get("__hash__", self) is None:  # as Python sets it
+            del members["__hash__"]
+        members.update(_declared(value))
         return {"class": value.__qualname__.rpartition("<locals>.")[2], "bases": bases, "members": self.members(value.__name__, members), **meta}
 
     def other(self, place, value):
@@ -213,7 +223,13 @@ class _Walk:
         except CannotTravel as error:
             if not installed(getattr(sys.modules.get(_own.module_of(value)), "__file__", None) or ""):
                 raise
-            raise no_identity(place, value) from error
+            return self.unknown(place, value, error)
+
+    def unknown(self, place, value, cause=None):
+        """What to do about a value without an identity."""
+        if self.named:
+            return {"unknown": type(value).__qualname__}
+        raise no_identity(place, value) from cause
 
     def reduced(self, place, value, parts):
         """The identity of an object by the parts of its pickle: what makes it, the members, and the items."""
@@ -222,10 +238,10 @@ class _Walk:
             if isinstance(value, typing.TypeVar):
                 return {"name": parts}
             if home is None or _own.is_own(home) and _own.by_value(value):
-                raise no_identity(place, value)
+                return self.unknown(place, value)
             return {"name": parts, **self.module(place, home)}
         if parts is None:
-            raise no_identity(place, value)
+            return self.unknown(place, value)
         make, arguments, state, items, mapping = (*parts, None, None, None)[:5]
         if make is copyreg.__newobj__:
             make, arguments = arguments[0], arguments[1:]
@@ -249,9 +265,30 @@ KINDS = [
 ]
 
 
+def _is_written_in(one, module):
+    """Whether a member of a class is code of this module: Enum and its metaclass add members of their own."""
+    one = one.fget if isinstance(one, property) else getattr(one, "__func__", one)
+    return isinstance(one, types.FunctionType) and one.__module__ == module
+
+
+def _declared(kind):
+    """What a class says about itself that code may read: its text, its annotations, and what they say about fields."""
+    declared = {"__doc__": kind.__doc__, "__annotations__": {}, "__dataclass_fields__": {}}
+    if kind.__doc__ is None or "__dataclass_fields__" in vars(kind) and kind.__doc__.startswith(kind.__name__ + "("):  # made by dataclasses
+        del declared["__doc__"]
+    for name, one in getattr(inspect, "get_annotations", lambda kind: vars(kind).get("__annotations__", {}))(kind).items():
+        declared["__annotations__"][name] = one.__qualname__ if isinstance(one, type) else re.sub(" at 0x[0-9a-f]+", "", str(one))
+    for name, field in vars(kind).get("__dataclass_fields__", {}).items():
+        about = {"metadata": dict(field.metadata), "factory": field.default_factory, "compared": field.compare}
+        declared["__dataclass_fields__"][name] = {key: one for key, one in about.items() if one not in ({}, dataclasses.MISSING)}
+    return {name: one for name, one in declared.items() if one}
+
+
 def plain(value):
     """A value whose text says all about it, or the checksum of that text."""
     data = bytes(value) if isinstance(value, (bytes, bytearray)) else None
+    if isinstance(value, re.Pattern):  # its own text is cut
+        value = "pattern", value.pattern, value.flags
     text = repr(value) if data is None else "%d bytes" % len(data)
     if data is None and len(text) <= LONG:
         return text
@@ -276,7 +313,7 @@ def array(place, value):
     elif package == "numpy" and hasattr(value, "tobytes") and hasattr(value, "dtype"):
         if value.dtype.hasobject:
             return None
-        text, data = "%s %s" % (value.dtype.str, value.shape), value.tobytes()
+        text, data = "%s %s" % (value.dtype if value.dtype.names else value.dtype.str, value.shape), value.tobytes()
     elif package in ("pandas", "polars", "pyarrow"):
         return table(value)
     else:
@@ -293,7 +330,8 @@ def table(value):
 
 def refuse_model(place, value):
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module):
+    held = None if _is_own_class(type(value)) else getattr(value, "__dict__", {}).get("model")  # as a pipeline of transformers holds it
+    if torch is not None and (isinstance(value, torch.nn.Module) or isinstance(held, torch.nn.Module)):
         raise CannotTravel("%s is a model (%s) that this process has loaded. Workers load it themselves, on their own GPU: load it in a class, "
                            "def __init__(self, ctx), or in a setup function, @gpurun.kernel(setup=…)" % (place, type(value).__name__))
 

@@ -242,7 +242,8 @@ class Job:
             return result
         error = ERRORS.get(code, JobError)(self._message(result, code), code, result)
         error.code = (self._error or {}).get("code", "")
-        trace = (result.report.get("stop") or {}).get("detail")
+        failures = result.report.get("failures") if code == RecordsFailed.exit_code else None
+        trace = (result.report.get("stop") or (failures or [{}])[0]).get("detail")
         raise error from (RemoteTraceback(trace) if trace else None)
 
     def _message(self, result, code):

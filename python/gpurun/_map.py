@@ -12,10 +12,14 @@ import sys
 import threading
 import time
 
+from gpurun_runner.api import kernel as _kernel
+from gpurun_runner.describe import OTHERS, SETTINGS
+
 from gpurun import _data, _identity, _job, _records
 from gpurun._function import FOLDER, Function
 from gpurun._job import Conflict, JobError, _Folder
 from gpurun._result import Result
+from gpurun._settings import Settings as _Settings
 
 
 def map(function, data, *, output=None, config=None, identity=None, progress=None, allow_failed=False, **settings):
@@ -38,6 +42,10 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     """
     if config is not None:
         settings["config"] = config
+    if output == "-":
+        raise TypeError("output is a file: iterate over the result for its records")
+    if output is None and settings.get("shard") is not None:
+        raise TypeError("a shard needs output=, a path that all machines share")
     source = _data.source(data)
     if "fetch" in settings and _records.paths(data) is None:  # paths in data of this process, as open() finds them
         settings = {"fetch_root": source.settings.get("fetch_root", os.getcwd()), **settings}
@@ -49,6 +57,7 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
     output = os.path.expanduser(output)
     folder = job_folder(output, settings.get("work_dir"))
     os.makedirs(os.path.dirname(folder), exist_ok=True)
+    before = copies(folder)
     given, source = source, source.saved(copy_of(folder))
     kernel = save(function, functions, folder)
 
@@ -65,7 +74,9 @@ def map(function, data, *, output=None, config=None, identity=None, progress=Non
                 raise
             result = attempt(lambda: run(force=True))
     except JobError as error:
-        forget(source, error, folder)
+        if error.exit_code in (2, 6):
+            remove(copies(folder) - before)
+        error.args = (re.sub(r"input file \d+ was \S+-data-\w+[.\w]* and is now \S+-data-\w+[.\w]*", "the data are not the same", error.args[0]),)
         explain_change(error, folder, functions)
         if isinstance(data, (list, tuple)) and error.args[0].endswith("does not exist"):
             error.args = (error.args[0] + "; a list of texts is a list of files: for records, pass [{\"text\": text} for text in texts]",)
@@ -80,28 +91,20 @@ def copy_of(folder):
     return os.path.join(os.path.dirname(folder), ".%s-data" % os.path.basename(folder))
 
 
+def copies(folder):
+    return set(glob.glob(glob.escape(copy_of(folder)) + "-*"))
+
+
+def remove(paths):
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # another thread or process was faster
+            os.remove(path)
+
+
 def finish(result, folder):
     """Remove the copy of the data, unless a retry needs it."""
     if result.failed == 0:
-        for path in glob.glob(glob.escape(copy_of(folder)) + "-*"):
-            with contextlib.suppress(FileNotFoundError):  # another thread or process was faster
-                os.remove(path)
-
-
-def forget(source, error, folder):
-    """Remove the copy of data that a job has refused. Its message names files, but the user has data."""
-    for path in source.arguments:
-        if path.startswith(copy_of(folder)) and error.exit_code in (2, 6) and not _names(os.path.join(folder, "job.json"), path):
-            os.remove(path)
-    error.args = (re.sub(r"input file \d+ was \S+-data-\w+[.\w]* and is now \S+-data-\w+[.\w]*", "the data are not the same", error.args[0]),)
-
-
-def _names(path, text):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.dumps(text, ensure_ascii=False)[1:-1] in file.read()
-    except OSError:
-        return False
+        remove(copies(folder))
 
 
 _parsing = threading.Lock()  # in two threads at a time, Python 3.11 may fail to parse: AST constructor recursion depth mismatch
@@ -182,17 +185,24 @@ def check_interpreter(python):
     """Refuse an interpreter that cannot load the functions: pickles hold code of one version of Python."""
     if python is None or os.path.realpath(python) == os.path.realpath(sys.executable):
         return
-    probe = "import sys; print('%d.%d' % sys.version_info[:2]); import cloudpickle"
+    try:
+        import cloudpickle
+    except ImportError:
+        return  # without it, no function is saved
+    probe = "import sys; print('%d.%d' % sys.version_info[:2]); import cloudpickle; print(cloudpickle.__version__)"
     try:
         found = subprocess.run([python, "-c", probe], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
     except OSError as error:
         raise _job.UsageError("python=%s does not run: %s" % (python, error.strerror)) from None
-    version, ours = found.stdout.strip(), "%d.%d" % sys.version_info[:2]
+    (version, pickles), ours = (found.stdout.split() + ["", ""])[:2], "%d.%d" % sys.version_info[:2]
     if version and version != ours:
         raise _job.UsageError("python=%s is Python %s, but this is %s: a function travels only between equal versions; save it in a file and "
                               "pass its path instead" % (python, version, ours))
     if found.returncode != 0:
         raise _job.UsageError("python=%s cannot load a function: %s" % (python, (found.stderr.strip().splitlines() or ["it does not run"])[-1]))
+    if pickles.partition(".")[0] != cloudpickle.__version__.partition(".")[0]:
+        raise _job.UsageError("python=%s has cloudpickle %s, but this has %s, and a function travels only between equal ones: %s -m pip install cloudpickle==%s"
+                              % (python, pickles, cloudpickle.__version__, python, cloudpickle.__version__))
 
 
 def cache_folder():
@@ -216,7 +226,7 @@ def cached(functions, source, settings):
     return os.path.join(folder, name), None
 
 
-def submit(function, data, output, *, to="slurm", config=None, identity=None, **settings):
+def submit(function, data, output, *, to="slurm", nodes=None, gpus_per_node=None, config=None, identity=None, **settings):
     """Submit a job to several machines and return what gpurun submit prints. data are files, or a Dataset that consists
     of files; they and the output are on storage that all machines share. settings are the flags of gpurun submit slurm or
     k8s: nodes=4, gpus_per_node=8, sbatch="--partition=gpu"."""
@@ -224,7 +234,7 @@ def submit(function, data, output, *, to="slurm", config=None, identity=None, **
     if source.write is not None:
         raise TypeError("several machines read files that they share: save the data first, as Parquet or by save_to_disk")
     kernel = save(function, steps(function, identity), job_folder(output))
-    settings = {**source.settings, **settings, **({} if config is None else {"config": config})}
+    settings = {**source.settings, "nodes": nodes, "gpus_per_node": gpus_per_node, **settings, **({} if config is None else {"config": config})}
     return _job.call("submit", to, *_job.kernel_flags(kernel), *_job.flags(settings),
                      "-o", os.path.abspath(output), "--", *source.arguments)
 
@@ -236,13 +246,12 @@ def merge(output, *, clean=False, force=False):
     return finished(output, True)
 
 
-def _with_settings(function):
-    """Let completion in notebooks offer the settings, too."""
-    from gpurun._settings import Settings
+def _complete(function, settings):
+    """Let completion in notebooks offer the settings, too, of which there are names and types."""
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     others = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-              for name, kind in Settings.__annotations__.items() if name not in signature.parameters]
+              for name, kind in settings.items() if name not in signature.parameters]
     function.__signature__ = signature.replace(parameters=[*own, *others])
 
 
@@ -277,5 +286,6 @@ def report(result):
     return _job.query("report", "--json", output)
 
 
-for _function in (map, retry):
-    _with_settings(_function)
+for _function in (map, retry, submit):
+    _complete(_function, _Settings.__annotations__)
+_complete(_kernel, dict.fromkeys([*OTHERS, *SETTINGS], inspect.Parameter.empty))

@@ -4,9 +4,27 @@ import functools
 import hashlib
 import os
 import sys
+import time
 import types
 
 from gpurun_runner.sources import installed
+
+
+class _Imports:
+    """A finder that finds nothing: it keeps when each module was imported, or reloaded."""
+
+    def __init__(self):
+        self.began, self.times = time.time_ns(), {}
+
+    def find_spec(self, name, path=None, target=None):
+        self.times[name] = time.time_ns()
+
+    def of(self, module):
+        return self.times.get(module.__name__, self.began)
+
+
+IMPORTS = _Imports()
+sys.meta_path.insert(0, IMPORTS)
 
 LIBRARY = tuple(os.path.dirname(path) + os.sep for path in (os.__file__, os.path.realpath(os.__file__)))
 
@@ -16,6 +34,8 @@ def is_own(module):
     path = getattr(module, "__file__", None)
     if module.__name__ == "__main__":
         return True
+    if path is None:  # a folder without __init__.py
+        path = next((os.path.join(folder, "") for folder in getattr(module, "__path__", ())), None)
     return isinstance(path, str) and _is_own_folder(os.path.dirname(path) if os.path.isabs(path) else os.path.dirname(os.path.abspath(path)))
 
 
@@ -54,7 +74,9 @@ def is_found(module):
     package = sys.modules.get(module.__name__.rpartition(".")[0])
     folders = getattr(package, "__path__", None)
     for finder in sys.meta_path:
-        spec = finder.find_spec(module.__name__, folders) if hasattr(finder, "find_spec") else None
+        spec = finder.find_spec(module.__name__, folders) if hasattr(finder, "find_spec") and finder is not IMPORTS else None
+        if spec is not None and getattr(module, "__file__", None) is None:
+            return spec.origin is None
         if spec is not None:
             return spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(module.__file__)
     return False
@@ -101,6 +123,8 @@ def distributions():
 
 
 def file_sum(module):
+    if getattr(module, "__file__", None) is None:
+        return ""
     with open(module.__file__, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()
 

@@ -1,5 +1,6 @@
 """The result of a job."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -91,9 +92,16 @@ class Result:
         return frame
 
     def to_dataset(self):
-        """The output as a datasets.Dataset. Columns of the Dataset that it was made of keep what they are: images, labels."""
-        import datasets
+        """The output as a datasets.Dataset. Columns of the Dataset that it was made of keep what they are: images, labels,
+        lists of messages."""
+        import datasets, pyarrow
         table = self.to_arrow()
+        for name in _documents(table.schema):
+            values = [None if text is None else json.loads(text) for text in table.column(name).to_pylist()]
+            was = (self._features or {}).get(name)
+            with contextlib.suppress(pyarrow.ArrowException):  # values of several types stay text
+                column = pyarrow.array(values, None if was is None else datasets.Features({name: was}).arrow_schema.field(name).type)
+                table = table.set_column(table.column_names.index(name), name, column)
         features = datasets.Features.from_arrow_schema(table.schema)
         for name, was in (self._features or {}).items():
             if name in features and table.schema.field(name).type == datasets.Features({name: was}).arrow_schema.field(name).type:

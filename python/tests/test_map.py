@@ -18,6 +18,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 import typing
 import unittest
 
@@ -539,6 +540,52 @@ class Maps(Session):
                 with self.subTest(path=path, data=type(given).__name__):
                     self.assertEqual([one["n"] for one in gpurun.map(lengths, given, **CPU)], [7 if path == "pictures/a" else 5])
 
+    def test_refused_data(self):
+        """Data that workers would get in another form are refused."""
+        records = ({"d": None if i < 2 else b"x"} for i in range(4))
+        with self.assertRaisesRegex(TypeError, "record 3 of the stream has bytes in the member 'd'"):
+            gpurun.map(concurrent_free, records, output="v.jsonl", **CPU)
+        with self.assertRaisesRegex(TypeError, "output is a file"):
+            gpurun.map(concurrent_free, [{"text": "a"}], output="-", **CPU)
+        with self.assertRaisesRegex(TypeError, "a shard needs output="):
+            gpurun.map(concurrent_free, [{"text": "a"}], shard="0/2", **CPU)
+        with self.assertRaisesRegex(TypeError, "partial of the class Model: pass the class, and config="):
+            gpurun.map(functools.partial(Model, 1), [{"text": "a"}], **CPU)
+        if package("datasets"):
+            import datasets
+            data = datasets.Dataset.from_dict({"text": ["a"]}).with_transform(lambda batch: {"text": [text * 3 for text in batch["text"]]})
+            with self.assertRaisesRegex(TypeError, "the Dataset has a transform"):
+                gpurun.map(concurrent_free, data, **CPU)
+
+    def test_refused_copy(self):
+        """A call that is refused leaves no copy of the data."""
+        for factor in 1, 2:
+            def scaled(batch):
+                return {"m": [factor * n for n in batch["n"]]}
+            with self.assertRaises(gpurun.JobError) if factor > 1 else contextlib.nullcontext():
+                gpurun.map(scaled, [{"n": 1}], output="out.jsonl", **CPU)
+        self.assertEqual([name for name in os.listdir(".") if "-data-" in name], [])
+
+    def test_traceback_of_a_record(self):
+        """The exception of failed records shows where the user's function failed."""
+        def divide(batch):
+            return {"m": [1 // n for n in batch["n"]]}
+        with self.assertRaises(gpurun.RecordsFailed) as caught:
+            gpurun.map(divide, [{"n": n % 50} for n in range(200)], output="out.jsonl", **CPU)
+        self.assertIn("in divide", str(caught.exception.__cause__))
+
+    def test_messages(self):
+        """Lists of objects are lists of objects again in a Dataset."""
+        if not package("datasets"):
+            self.skipTest("SKIPPED: no datasets")
+        import datasets
+        messages = [[{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], []]
+        data = datasets.Dataset.from_dict({"messages": messages, "n": [1, 2]})
+        result = gpurun.map(lambda batch: {"m": [{"n": n} for n in batch["n"]]}, data, output="v.parquet", **CPU).to_dataset()
+        self.assertEqual(result["messages"][:], messages)
+        self.assertEqual(result["m"][:], [{"n": 1}, {"n": 2}])
+        self.assertEqual(result.features["messages"], data.features["messages"])
+
     def test_refused_again(self):
         """An error that has nothing to do with a changed function does not mention one, and names options as Python writes them."""
         data = [{"n": 1}]
@@ -624,6 +671,16 @@ class Maps(Session):
                     file.write(text)
                 with self.assertRaisesRegex(gpurun.CannotTravel, "own_module was imported before %s changed" % part):
                     Function(lambda batch: own_module.cut)
+            for text in "LIMIT = 5\ndef cut(text): return text[:LIMIT]\nclass Kind:\n    size = 5\n", "LIMIT = 5\ndef cut(text): return text[:LIMIT]\nMORE = 1 + 1\n":
+                with open("own_module.py", "w", encoding="utf-8") as file:
+                    file.write(text)
+                with self.assertRaisesRegex(gpurun.CannotTravel, "own_module was imported before its file changed"):
+                    Function(lambda batch: own_module.cut)
+            with open("own_module.py", "w", encoding="utf-8") as file:  # saved again, as it was
+                file.write("LIMIT = 5\ndef cut(text): return text[:LIMIT]\n")
+            self.assertEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
+            with open("own_module.py", "a", encoding="utf-8") as file:
+                file.write("LIMIT = 2 * 3\n")
             importlib.reload(own_module)
             self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
 
@@ -638,6 +695,25 @@ class Maps(Session):
             def lengths(batch):
                 return {"n": [own_package.part.length(xml.sax.saxutils.unescape(text)) for text in batch["text"]]}
             print([record["n"] for record in gpurun.map(lengths, [{"text": "ab"}, {"text": "&lt;"}], gpus="cpu:1", progress=False)])
+        """))
+
+    def test_namespace_packages(self):
+        """Modules in a folder without __init__.py, and compiled ones, are modules of the user's, too."""
+        os.makedirs("own_space/below")
+        with open("own_space/below/part.py", "w", encoding="utf-8") as file:
+            file.write("def length(text):\n    return len(text)\n")
+        compiled = importlib.util.find_spec("xxlimited")
+        if compiled is not None and compiled.origin:
+            shutil.copy(compiled.origin, self.folder)
+        self.assertIn("[2, 1]", self.script("script.py", """
+            import gpurun, own_space.below.part
+            try:
+                import xxlimited
+            except ImportError:
+                xxlimited = None
+            def lengths(batch):
+                return {"n": [own_space.below.part.length(text) * (1 if xxlimited is None else xxlimited.foo(0, 1)) for text in batch["text"]]}
+            print([record["n"] for record in gpurun.map(lengths, [{"text": "ab"}, {"text": "c"}], gpus="cpu:1", progress=False)])
         """))
 
     def test_moved_modules(self):
@@ -717,7 +793,7 @@ class Identities(Session):
         self.addCleanup(local.close)
         values = {"deep": [{"lock": LOCK}]}
         for function, name in [(lambda batch: LOCK, "LOCK is a _thread.lock"), (lambda batch: local, "local is a _io.BufferedReader"),
-                               (lambda batch: values, re.escape("values['deep'][0]['lock'] is a _thread.lock")), (lambda batch, x=LOCK: x, r"\(default\) is a _thread.lock")]:
+                               (lambda batch: values, re.escape("values['deep'][0]['lock'] is a _thread.lock")), (lambda batch, x=LOCK: x, r"\(x=…\) is a _thread.lock")]:
             with self.assertRaisesRegex(gpurun.CannotTravel, name + ".*__init__|" + name):
                 Function(function)
             self.assertTrue(Function(function, identity="mine").digest)
@@ -913,6 +989,75 @@ class Identities(Session):
         print(len(here) == len(table) == len(there))
         """)
         self.assertEqual(output, "True\n", output)
+
+    def test_changes_of_classes(self):
+        """Whatever code may read of a value or a class is part of it."""
+        def digest(old="", new=""):
+            text = """
+                import dataclasses, enum, re, typing
+                from gpurun._function import Function
+                words = re.compile("|".join("word%d" % i for i in range(100)) + "|last")
+                class Color(enum.Enum):
+                    RED = 1
+                    def shown(self): return self.name + "shown"
+                    @property
+                    def size(self): return len("size")
+                    @classmethod
+                    def of(cls, n): return cls(n or len("of"))
+                class Prompt:
+                    '''Translate the prompt.'''
+                    count: "first"
+                    def __hash__(self): return len("hashed")
+                @dataclasses.dataclass
+                class Row:
+                    text: str = dataclasses.field(default="x", metadata={"unit": "metres"})
+                    items: list = dataclasses.field(default_factory=lambda: ["item"])
+                class Typed(typing.TypedDict):
+                    name: str
+                def process(batch):
+                    return words, Color, Prompt, Row, Typed
+                print(Function(process).digest)
+            """
+            self.assertIn(old, text)
+            return self.script("classes.py", text.replace(old, new) if old else text)
+
+        first = digest()
+        self.assertEqual(digest(), first)
+        changes = [("|last", "|other"), ('shown"', 'other"'), ('"size"', '"longer"'), ('"of"', '"other"'), ("the prompt", "another"), ('"first"', '"second"'),
+                   ('"hashed"', '"other"'), ("metres", "feet"), ('["item"]', "[]"), ("name: str", "name: int"), ("text: str", "text: object")]
+        self.assertEqual(len({first, *(digest(*change) for change in changes)}), 1 + len(changes))
+        numpy, pandas = package("numpy"), package("pandas")
+        if numpy:
+            array = lambda name: Function(functools.partial(lambda value, batch: value, numpy.zeros(2, [(name, "i4")]))).digest
+            self.assertNotEqual(array("a"), array("b"))
+        if pandas and package("pyarrow"):
+            frame = pandas.DataFrame({"a": [1]})
+            digests = [Function(lambda batch: frame).digest]
+            frame.attrs["unit"] = "metres"
+            digests.append(Function(lambda batch: frame).digest)
+            frame.columns.name = "member"
+            digests.append(Function(lambda batch: frame).digest)
+            self.assertEqual(len(set(digests)), 3)
+
+    def test_equal_tuples(self):
+        """Whether Python has made one object of equal constants says nothing."""
+        def digest(a, b):
+            return Function(lambda batch: (a, b)).digest
+        self.assertEqual(digest((1, 2), (1, 2)), digest((1, 2), tuple([1, 2])))
+
+    def test_named(self):
+        """identity= says when a function is the same, not that it travels."""
+        torch = types.ModuleType("torch")
+        torch.nn = types.SimpleNamespace(Module=type("Module", (), {"__module__": "torch"}))
+        torch.Tensor = type("Tensor", (), {"__module__": "torch", "is_cuda": True, "device": types.SimpleNamespace(type="cuda")})
+        pipeline = type("Pipeline", (), {"__module__": "json"})()
+        pipeline.model = torch.nn.Module()
+        with self.mock.patch.dict(sys.modules, {"torch": torch}):
+            for value, message in (torch.nn.Module(), "value is a model"), (pipeline, "value is a model"), ([torch.nn.Module()], "value.0. is a model"), (torch.Tensor(), "value is a tensor"):
+                for identity in None, "v1":
+                    with self.subTest(message=message, identity=identity), self.assertRaisesRegex(gpurun.CannotTravel, message):
+                        Function(lambda batch: value, identity)
+        self.assertTrue(Function(lambda batch: LOCK, "v1").digest)
 
     def test_changes_of_values(self):
         """A change of a part of a value that its text does not show is a change."""
