@@ -50,15 +50,17 @@ class Progress:
         self.devices, self.due, self.end = {}, 0.0, ""
 
     def update(self, event):
-        kind, last = event["event"], event["event"] == "finished"
+        kind = event["event"]
         if kind == "notice":
             self.notice(event["text"])
         if "device" in event and "slot" in event:
             self.follow(kind, event)
         counts = event.get("job")
-        if last:
+        if kind == "finished":
             counts = {"records": event["report"]["in"] - event["report"]["pending"], "failed": event["report"]["failed"]}
             self.total, self.end = event["report"]["in"], "stopped" if event["report"]["pending"] else "done"
+        elif kind == "error":
+            self.end = self.end or "stopped"
         if isinstance(counts, dict):
             self.done, self.failed = counts.get("records", self.done), counts.get("failed", self.failed)
             known = event.get("total", -1)
@@ -66,7 +68,7 @@ class Progress:
         now = time.monotonic()
         if kind in ("progress", "chunk_done") and self.first is None:
             self.first = now, self.done
-        if last or now >= self.due and (self.devices or counts):
+        if kind == "finished" or (kind == "error" or now >= self.due) and (self.devices or counts):
             self.due = now + self.interval
             self.show()
 
@@ -92,7 +94,7 @@ class Progress:
                 if self.total > self.done:
                     parts.append("ETA {:.0f}s".format((self.total - self.done) / rate))
         elif self.devices:
-            parts.append(next(iter(self.devices.values())).text())
+            parts.append(self.end or next(iter(self.devices.values())).text())
         if self.failed:
             parts.append("{:,} failed".format(self.failed))
         return "  ".join(parts)

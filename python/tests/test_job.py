@@ -203,6 +203,18 @@ class Progress(unittest.TestCase):
         bar.update(self.EVENTS[2])
         self.assertIn("0  done", bar._repr_html_())
 
+    def test_failed(self):
+        """The bars of a job that failed do not say that it still computes."""
+        bar = _progress.NotebookProgress()
+        shown = []
+        bar.show = lambda: shown.append(bar._repr_html_())
+        bar.update({"event": "error", "message": "no input"})
+        self.assertEqual(shown, [])
+        bar.update({"event": "worker_phase", "device": "GPU 0", "slot": 0, "phase": "warmup"})
+        bar.update({"event": "error", "message": "the kernel fails on everything"})
+        self.assertIn("0  stopped", shown[-1])
+        self.assertNotIn("batch", shown[-1])
+
     def test_nothing(self):
         self.assertIs(type(_progress.progress_of(False)), _progress.Quiet)
         with mock.patch.object(sys, "stderr", io.StringIO()):
