@@ -159,6 +159,34 @@ func TestJoinLoadsTheJob(t *testing.T) {
 	}
 }
 
+// TestJoinComparesColumns: the columns of a table are the job's. A machine that names others is refused,
+// also if the job names none.
+func TestJoinComparesColumns(t *testing.T) {
+	d := newJobDir(t, numbered(3))
+	c := d.config("echo")
+	c.Output.Path = d.join("out.parquet")
+	for _, test := range []struct{ job, machine []string }{{nil, []string{"id"}}, {[]string{"id"}, []string{"id", "text"}}, {[]string{"id"}, nil}, {nil, nil}} {
+		c.Output.Columns = test.job
+		s, err := orchestrator.MakeSurvey(t.Context(), c, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		machine := c
+		machine.Output.Columns = test.machine
+		joined, differs, err := orchestrator.Join(machine, s.Print, func(string) bool { return false })
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case test.machine == nil:
+			if len(differs) > 0 || !slices.Equal(joined.Output.Columns, test.job) {
+				t.Errorf("the job has %v, a machine joins with %v: %v", test.job, joined.Output.Columns, differs)
+			}
+		case len(differs) != 1 || !strings.HasPrefix(differs[0], "the list of columns was "):
+			t.Errorf("the job has %v, the machine %v: %v", test.job, test.machine, differs)
+		}
+	}
+}
+
 // TestAdopt: another job continues from what an interrupted one has committed, also if that
 // is damaged, and leaves its files alone.
 func TestAdopt(t *testing.T) {

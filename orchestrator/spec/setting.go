@@ -101,6 +101,8 @@ type Setting struct {
 	Common bool
 	// Shapes: results depend on it.
 	Shapes bool
+	// TableField holds the setting instead of Field if the output is a table: see PlaceColumns.
+	TableField string
 }
 
 // Auto is how a number is stored that gpurun chooses; auto is how people write it.

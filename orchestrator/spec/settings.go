@@ -80,7 +80,7 @@ var Settings = slices.Concat(
 	under(GroupInput, []Setting{
 		{Name: "format", Field: "Format", Value: "FORMAT", Words: []string{"openai-batch"}, Shapes: true, Help: "FORMAT of the lines of input and output: openai-batch for requests and results of OpenAI's batch files; see gpurun manual llm#batch-files (default: openai-batch for openai: and serve: without a prompt, else any JSON)"},
 		{Name: "input-format", Field: "Input.Format", Words: decode.Names(), Shapes: true, Help: "format of the input instead of recognizing it: " + strings.Join(decode.Names(), ", ")},
-		{Name: "columns", Kind: List, Field: "Input.Columns", Shapes: true, Help: "of a Parquet or Arrow output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet, Arrow and CSV files, in CSV files with types"},
+		{Name: "columns", Kind: List, Field: "Input.Columns", TableField: "Output.Columns", Shapes: true, Help: "of a Parquet or Arrow output: its columns, in this order, with types if you like: id:int64,day:date,embedding; otherwise: read only these columns of Parquet, Arrow and CSV files, in CSV files with types"},
 		{Name: "limit", Kind: Int, Field: "Input.Limit", Common: true, Shapes: true, Help: "process at most this many records (0: all)"},
 		{Name: "offset", Kind: Int, Field: "Input.Offset", Shapes: true, Help: "skip this many records first"},
 		{Name: "bad-input", Field: "Input.SkipBad", Default: "fail", Words: []string{"fail", "skip"}, Help: "what to do with a damaged file (truncated or corrupt gzip or zstd): fail, or skip the rest of it"},

@@ -1,8 +1,10 @@
 package spec_test
 
 import (
+	"cmp"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,7 @@ import (
 )
 
 // ofPrograms are the fields of Config that only a program can set.
-var ofPrograms = regexp.MustCompile(`^(Input\.(Path|Paths|Stdin|Place|Counts|Table)|Output\.(Stdout|Columns)|Kernel\.(Config|Path)|Devices\.(Claim|Monitor)|Resume\.Spent|Display\.OnEvent)$`)
+var ofPrograms = regexp.MustCompile(`^(Input\.(Path|Paths|Stdin|Place|Counts|Table)|Output\.Stdout|Kernel\.(Config|Path)|Devices\.(Claim|Monitor)|Resume\.Spent|Display\.OnEvent)$`)
 
 // TestSettingsAreFields: every setting is stored in a field of Config, and every field is a
 // setting.
@@ -33,6 +35,7 @@ func TestSettingsAreFields(t *testing.T) {
 	for _, s := range spec.Settings {
 		delete(fields, s.Field)
 		delete(fields, s.AutoField)
+		delete(fields, s.TableField)
 		for _, value := range append(s.Words, s.Default) {
 			if value != "" && s.Store(new(spec.Config), value) != nil {
 				t.Errorf("%s does not accept %s", s.Name, value)
@@ -124,48 +127,67 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// ofKernels are the settings that shape results as parts of the kernel's configuration.
+var ofKernels = []string{"kernel-config", "steps", "step", "step-config", "truncated"}
+
 // TestShapes: another value of a setting is a change of the job if the row says that results
-// depend on it, and only then.
+// depend on it, and only then. A machine that does not give the setting takes it from the job.
 func TestShapes(t *testing.T) {
-	config := func() spec.Config {
-		return spec.Config{
-			Input: spec.Input{Path: "in.jsonl"}, Output: spec.Output{Path: "out/"}, Kernel: spec.Kernel{Name: "exec:a"},
-			Fetch: spec.Fetch{Members: []spec.FetchMember{{Name: "a", Field: "b"}}},
-		}
-	}
-	before, err := spec.Resolve(config())
-	if err != nil {
-		t.Fatal(err)
-	}
 	samples := map[string]string{"fetch": "c=d", "column": "a=b.npy", "fetch-root": t.TempDir(), "errors": "e.jsonl", "halt": "fail=1", "accept-changes": "config", "output": "out2/", "gpus": "cpu:1"}
-	for _, s := range spec.Settings {
-		value := samples[s.Name]
-		switch {
-		case s.Field == "":
-			continue
-		case value != "":
-		case s.Kind == spec.Bool:
-			value = "true"
-		case s.Kind == spec.Duration:
-			value = "7s"
-		case s.Numeric():
-			value = "7"
-		case s.OneOf():
-			value = s.Words[len(s.Words)-1]
-		default:
-			value = "x"
+	notTables := []string{"output", "output-format", "format", "column"}
+	for _, output := range []string{"out/", "out.parquet"} {
+		resolve := func(c spec.Config) (*spec.Spec, error) {
+			c.Input.Path, c.Output.Path, c.Kernel.Name = cmp.Or(c.Input.Path, "in.jsonl"), cmp.Or(c.Output.Path, output), cmp.Or(c.Kernel.Name, "exec:a")
+			c.Fetch.Members = append(c.Fetch.Members, spec.FetchMember{Name: "a", Field: "b"})
+			spec.PlaceColumns(&c.Input, &c.Output)
+			return spec.Resolve(c)
 		}
-		c := config()
-		if err := s.Store(&c, value); err != nil {
+		before, err := resolve(spec.Config{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		after, err := spec.Resolve(c)
-		if err != nil {
-			t.Errorf("%s %s: %v", s.Name, value, err)
-			continue
-		}
-		if changes := after.Changes(before); (len(changes) > 0) != s.Shapes {
-			t.Errorf("%s %s: results depend on it: %t, changes %v", s.Name, value, s.Shapes, changes)
+		for _, s := range spec.Settings {
+			value := samples[s.Name]
+			switch {
+			case s.Field == "":
+				if s.Shapes && !slices.Contains(ofKernels, s.Name) {
+					t.Errorf("results depend on %s, which no field holds", s.Name)
+				}
+				continue
+			case output != "out/" && slices.Contains(notTables, s.Name):
+				continue
+			case value != "":
+			case s.Kind == spec.Bool:
+				value = "true"
+			case s.Kind == spec.Duration:
+				value = "7s"
+			case s.Numeric():
+				value = "7"
+			case s.OneOf():
+				value = s.Words[len(s.Words)-1]
+			default:
+				value = "x"
+			}
+			var c, machine spec.Config
+			if err := s.Store(&c, value); err != nil {
+				t.Fatal(err)
+			}
+			after, err := resolve(c)
+			if err != nil {
+				t.Errorf("%s %s: %v", s.Name, value, err)
+				continue
+			}
+			if changes := after.Changes(before); (len(changes) > 0) != s.Shapes {
+				t.Errorf("%s %s: results depend on it: %t, changes %v", s.Name, value, s.Shapes, changes)
+			}
+			if changes := before.Changes(after); (len(changes) > 0) != s.Shapes {
+				t.Errorf("without %s %s: results depend on it: %t, changes %v", s.Name, value, s.Shapes, changes)
+			}
+			after.Restore(&machine, func(string) bool { return false })
+			machine.Input.Path, machine.Output.Path = after.Input.Path, after.Output.Path
+			if joined, err := spec.Resolve(machine); err != nil || len(joined.Changes(after)) > 0 {
+				t.Errorf("a machine joins with %s %s of the job: %v, %v", s.Name, value, joined.Changes(after), err)
+			}
 		}
 	}
 }

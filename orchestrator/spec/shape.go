@@ -28,25 +28,36 @@ func (s *Spec) Changes(old *Spec) (list []Change) {
 			list = append(list, Change{what, Difference(label, before, now)})
 		}
 	}
-	for _, row := range Settings {
-		if row.Shapes && row.Field != "" {
-			what := "output"
-			if row.Group == GroupKernel {
-				what = "kernel"
-			}
-			add(what, "the "+cmp.Or(labels[row.Name], strings.ReplaceAll(row.Name, "-", " ")), row.text(&was.Config), row.text(&is.Config))
+	for _, row := range shaping() {
+		what := "output"
+		if row.Group == GroupKernel {
+			what = "kernel"
 		}
+		add(what, "the "+cmp.Or(labels[row.Name], strings.ReplaceAll(row.Name, "-", " ")), row.text(&was.Config), row.text(&is.Config))
 	}
 	add("config", "the kernel's configuration", compact(was.Kernel.Config), compact(is.Kernel.Config))
 	add("output", "the output", was.Results.Target.kind.String(), is.Results.Target.kind.String())
 	return list
 }
 
+// shaping returns the settings that shape results, once for each field that may hold them. The
+// configuration of the kernel is not a field.
+func shaping() (rows []Setting) {
+	for _, row := range Settings {
+		for _, field := range []string{row.Field, row.TableField} {
+			if row.Field = field; row.Shapes && field != "" {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows
+}
+
 // Restore sets the settings that shape results, in the struct to which config points, to those of
 // the Spec, except those that are set there or given.
 func (s *Spec) Restore(config any, given func(name string) bool) {
-	for _, row := range Settings {
-		if !row.Shapes || row.Field == "" || given(row.Name) {
+	for _, row := range shaping() {
+		if given(row.Name) {
 			continue
 		}
 		if to := row.field(config, row.Field); to.IsZero() {
@@ -57,7 +68,7 @@ func (s *Spec) Restore(config any, given func(name string) bool) {
 
 // labels are the names of some settings in sentences.
 var labels = map[string]string{
-	"keep": "members to keep", "errors": "errors file", "max-record-bytes": "maximum record size", "nan": "value for NaN", "column": "list of arrays",
+	"keep": "members to keep", "errors": "errors file", "max-record-bytes": "maximum record size", "nan": "value for NaN", "column": "list of arrays", "columns": "list of columns",
 	"fetch": "list of files to fetch", "fetch-max-bytes": "maximum size of fetched files",
 }
 

@@ -143,6 +143,10 @@ func TestBombs(t *testing.T) {
 		"buffer outside":   {one(int64Field, 1, []int64{1, 0}, []int64{0, 0, 8, 8}, make([]byte, 8), false), "outside"},
 		"rows":             {one(int64Field, 1<<50, []int64{1 << 50, 0}, []int64{0, 0, 0, 8}, make([]byte, 8), false), "rows"},
 		"other rows":       {one(int64Field, 2, []int64{1, 0}, []int64{0, 0, 0, 8}, make([]byte, 8), false), "1 values for 2 rows"},
+		"no rows":          {one(int64Field, 0, []int64{2, 0}, []int64{0, 0, 0, 16}, make([]byte, 16), false), "2 values for 0 rows"},
+		"no nodes":         {one(int64Field, 0, nil, []int64{0, 0, 0, 16}, make([]byte, 16), false), "fewer columns"},
+		"no buffers":       {one(int64Field, 0, []int64{0, 0}, nil, nil, false), "fewer columns"},
+		"between words":    {one(int64Field, 1, []int64{1, 0}, []int64{0, 0, 4, 8}, make([]byte, 16), false), "no multiple of 8"},
 		"deep":             {one(deep, 0, nil, nil, nil, false), "levels deep"},
 		"long row": {one(arrow.Fields{0: "l", 2: arrow.FixedSizeList, 3: arrow.Fields{0: math.MaxInt32}, 5: []arrow.Fields{null}}, 2,
 			[]int64{2, 0, 2 * math.MaxInt32, 0}, []int64{0, 0}, nil, false), "MiB as JSON"},
@@ -180,6 +184,52 @@ func TestTruncated(t *testing.T) {
 	got, err := readStream(data[:len(data)-1000], math.MaxInt64, format.Options{})
 	if err == nil || !strings.HasPrefix(got, `{"id":0,"word":"word 0"`) {
 		t.Errorf("%v, %.100s", err, got)
+	}
+}
+
+// TestFollowingStreams: all streams of a file are read, as cat makes it. Nothing else may follow the end.
+func TestFollowingStreams(t *testing.T) {
+	readers := map[string]func([]byte, int64, format.Options) (string, error){"file": readFile, "stream": readStream}
+	for _, name := range []string{"batches.arrows", "deltas.arrows", "scalars-zstd.arrows", "nested-lz4.arrows", "old.arrows"} {
+		data := load(t, name)
+		want, err := readFile(data, math.MaxInt64, format.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := int64(strings.Count(want, "\n"))
+		for how, twice := range map[string][]byte{"ended": append(data[:len(data):len(data)], data...), "cut off": append(bytes.TrimSuffix(data, arrow.End()), data...)} {
+			for kind, read := range readers {
+				if got, err := read(twice, math.MaxInt64, format.Options{Threads: 2}); err != nil || got != want+want {
+					t.Errorf("%s, %s, as a %s: %d lines, not twice %d, %v", name, how, kind, strings.Count(got, "\n"), rows, err)
+				}
+			}
+			f, err := OpenFile(bytes.NewReader(twice), int64(len(twice)), format.Options{})
+			if err != nil || f.Count() != 2*rows {
+				t.Fatalf("%s: %v", name, err)
+			}
+			lines := f.Lines(t.Context(), rows)
+			if rest, err := io.ReadAll(lines); err != nil || lines.Skipped != rows || string(rest) != want {
+				t.Errorf("%s: %d of %d rows skipped, %v", name, lines.Skipped, rows, err)
+			}
+			if err := lines.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	data := load(t, "batches.arrows")
+	for want, rest := range map[string]string{
+		"columns are different": string(load(t, "more.arrows")), "truncated": "{}\n", "no length": "\xff\xff\xff\x80", "is empty": string(make([]byte, 8)),
+		"not begin with a schema": string(arrow.Message(arrow.BatchMessage, arrow.Fields{0: int64(0)}, 0)),
+	} {
+		for kind, read := range readers {
+			if _, err := read(append(data[:len(data):len(data)], rest...), math.MaxInt64, format.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%.10q, as a %s: %v, want %s", rest, kind, err, want)
+			}
+		}
+	}
+	file := load(t, "more.arrow")
+	if _, err := readStream(append(file, file...), math.MaxInt64, format.Options{}); err == nil || !strings.Contains(err.Error(), "name the files") {
+		t.Errorf("two files through a pipe: %v", err)
 	}
 }
 

@@ -52,9 +52,10 @@ func OpenFile(r io.ReaderAt, size int64, o format.Options) (f *File, err error) 
 
 // scan finds the messages of a stream.
 func (f *File) scan(o format.Options) error {
+	var d *decoder
 	for at := int64(0); ; {
 		m, meta, err := f.message(at)
-		if errors.Is(err, io.EOF) && f.decoder != nil {
+		if errors.Is(err, io.EOF) && d != nil {
 			return nil
 		}
 		switch {
@@ -64,12 +65,18 @@ func (f *File) scan(o format.Options) error {
 			return err
 		case m.body > f.size-at-meta:
 			return errTruncated
-		case f.decoder == nil:
-			if f.decoder, err = newDecoder(m, o); err != nil {
-				return err
+		case d == nil:
+			d, err = newDecoder(m, o)
+			f.decoder = d
+		case m.kind == arrow.SchemaMessage:
+			if d, err = d.follow(m); err == nil {
+				err = f.add(d, at, meta, m)
 			}
 		default:
-			f.add(block{at, meta, m.rows, m.kind})
+			err = f.add(d, at, meta, m)
+		}
+		if err != nil {
+			return err
 		}
 		at += meta + m.body
 	}
@@ -80,13 +87,17 @@ func (f *File) message(at int64) (m message, meta int64, err error) {
 	return readMessage(bufio.NewReaderSize(io.NewSectionReader(f.reader, at, f.size-at), 1<<10))
 }
 
-// add adds the next message.
-func (f *File) add(b block) {
-	if b.rows > math.MaxInt64-f.rows {
-		fail("the numbers of rows overflow")
+// add adds the next message, which a decoder of its schema will decode.
+func (f *File) add(d *decoder, at, meta int64, m message) error {
+	if err := d.check(m); err != nil {
+		return err
 	}
-	f.rows += b.rows
-	f.blocks = append(f.blocks, b)
+	if m.rows > math.MaxInt64-f.rows {
+		return errors.New("the numbers of rows overflow")
+	}
+	f.rows += m.rows
+	f.blocks = append(f.blocks, block{at, meta, m.rows, m.kind})
+	return nil
 }
 
 // readFooter finds the messages of a file, all of whose dictionaries precede its batches.
@@ -124,7 +135,9 @@ func (f *File) place(blocks []byte, kind int) error {
 		case m.body > f.size-at-meta:
 			return errTruncated
 		}
-		f.add(block{at, meta, m.rows, kind})
+		if err := f.add(f.decoder, at, meta, m); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
 	}
 	return nil
 }
@@ -171,7 +184,7 @@ func (r *reader) group() (parallel.Group, error) {
 	var group batches
 	for size := int64(0); r.at < len(r.blocks) && size < groupBytes; r.at++ {
 		b := r.blocks[r.at]
-		if b.kind == arrow.BatchMessage && r.decoder.rows+b.rows <= r.skip {
+		if b.kind == arrow.BatchMessage && b.rows > 0 && r.decoder.rows+b.rows <= r.skip {
 			r.decoder.rows, r.decoder.batches = r.decoder.rows+b.rows, r.decoder.batches+1
 			continue
 		}
@@ -186,6 +199,12 @@ func (r *reader) group() (parallel.Group, error) {
 		switch {
 		case m.kind != b.kind || m.rows != b.rows:
 			return nil, errors.New("the file changed while it was read")
+		case b.kind == arrow.SchemaMessage:
+			d, err := r.decoder.follow(m)
+			if err != nil {
+				return nil, err
+			}
+			r.decoder = *d
 		case b.kind == arrow.BatchMessage:
 			group = append(group, r.decoder.batch(m, content))
 			size += b.meta + m.body

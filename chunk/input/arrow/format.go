@@ -13,7 +13,7 @@ import (
 
 // Arrow is the format of Arrow IPC files and streams.
 var Arrow = format.Format{
-	Name: "arrow", Rows: true,
+	Name: "arrow", Endings: []string{"arrows", "feather"}, Rows: true,
 	Match: func(head []byte, _ bool) bool { return isFile(head) || isStream(head) },
 	Columns: func(r io.Reader) []format.Column {
 		s, err := newStream(r, format.Options{})

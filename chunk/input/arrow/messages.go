@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
@@ -45,15 +46,40 @@ func (m message) batch() arrow.Table {
 // dictionary returns which dictionary a message has, and whether it is added to what is there.
 func (m message) dictionary() (id int64, added bool) { return m.header.Int(0, 8, 0), m.header.Bool(2) }
 
-var errTruncated = errors.New("the file is truncated within a message")
+var (
+	errTruncated = errors.New("the file is truncated within a message")
+	// errEnd is a message of no length, which ends a stream.
+	errEnd = errors.New("a message is empty")
+)
 
-// readMessage reads the next message, without its body; size is how many bytes it has. It returns
-// io.EOF at the end, with or without a message that says so.
+// readMessage reads the next message of a stream, without its body; size is how many bytes it has. It
+// returns io.EOF at the end of the file, with or without a message that ends the stream. The schema of
+// another stream may follow that message, as cat makes such files. Anything else would be lost, so it
+// is an error. That includes zeros, which no writer of streams adds.
 func readMessage(r io.Reader) (m message, size int64, err error) {
+	if m, size, err = readOne(r); err != errEnd {
+		return m, size, err
+	}
+	end := size
+	m, size, err = readOne(r)
+	switch {
+	case err == io.EOF:
+		return m, 0, err
+	case err == nil && m.kind != arrow.SchemaMessage:
+		err = errors.New("it does not begin with a schema")
+	}
+	if err != nil {
+		return m, 0, fmt.Errorf("what follows the end of the stream is not another stream: %w", err)
+	}
+	return m, end + size, nil
+}
+
+// readOne reads the next message, without its body.
+func readOne(r io.Reader) (m message, size int64, err error) {
 	defer tree.Recovered(&err)
 	length, head, err := messageLength(r)
 	if err != nil {
-		return m, 0, err
+		return m, head, err
 	}
 	data, err := readBytes(r, int64(length))
 	if err != nil {
@@ -75,7 +101,7 @@ func messageLength(r io.Reader) (length int32, size int64, err error) {
 		n := binary.LittleEndian.Uint32(word[:])
 		switch {
 		case n == 0:
-			return 0, 0, io.EOF
+			return 0, size, errEnd
 		case n == arrow.Continuation && size == 4: // files from before 2019 do not have it
 		case int32(n) < 0:
 			return 0, 0, errors.New("the file is damaged: a message has no length")

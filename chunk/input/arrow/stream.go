@@ -2,10 +2,13 @@ package arrow
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 
 	"github.com/gpurun/gpurun/chunk/arrow"
 	"github.com/gpurun/gpurun/chunk/input/format"
@@ -19,6 +22,7 @@ const columns = "the columns of the record batch"
 // decoder turns messages into record batches, in order. It does not change what it has returned.
 type decoder struct {
 	schema       *schema
+	options      format.Options
 	members      []*column // those that are read, in the order of the lines
 	dictionaries map[int64]dictionary
 	shared       bool            // a batch has them
@@ -41,12 +45,26 @@ func newDecoder(m message, o format.Options) (*decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{schema: s, members: members, dictionaries: make(map[int64]dictionary), wanted: make(map[int64]bool), taken: make(map[int64]int64), blobs: o.Bytes.Values()}
+	d := &decoder{schema: s, options: o, members: members, dictionaries: make(map[int64]dictionary), wanted: make(map[int64]bool), taken: make(map[int64]int64), blobs: o.Bytes.Values()}
 	for i, c := range d.members {
 		c.place = i + 1
 	}
 	d.want(d.members)
 	return d, nil
+}
+
+// follow returns the decoder of a stream that follows this one, whose schema the message is. Both must
+// have the same columns.
+func (d *decoder) follow(m message) (*decoder, error) {
+	next, err := newDecoder(m, d.options)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("another stream follows: %w", err)
+	case !slices.Equal(tree.Describe(next.schema.columns, next.schema.said), tree.Describe(d.schema.columns, d.schema.said)):
+		return nil, errors.New("another stream follows, whose columns are different")
+	}
+	next.rows, next.batches = d.rows, d.batches
+	return next, nil
 }
 
 // want notes the dictionaries of columns.
@@ -89,6 +107,38 @@ func (d *decoder) addDictionary(m message, b body, limit int64) (err error) {
 	return nil
 }
 
+// check refuses a message of an unknown kind, and a record batch whose columns have other numbers of
+// values than it has rows.
+func (d *decoder) check(m message) (err error) {
+	defer tree.Recovered(&err)
+	switch m.kind {
+	case arrow.SchemaMessage, arrow.DictionaryMessage:
+		return nil
+	case arrow.BatchMessage:
+	default:
+		return fmt.Errorf("a message of the unknown kind %d", m.kind)
+	}
+	nodes := m.header.Structs(1, arrow.NodeBytes)
+	for _, c := range d.schema.columns {
+		if rows := next(&nodes); rows != m.rows {
+			fail("column %q has %d values for %d rows", c.Name, rows, m.rows)
+		}
+		for skip := 2*c.fields() - 1; skip > 0; skip-- {
+			next(&nodes)
+		}
+	}
+	return nil
+}
+
+// fields returns how many columns a column is, with its children.
+func (c *column) fields() int {
+	n := 1
+	for _, child := range c.children {
+		n += child.fields()
+	}
+	return n
+}
+
 // opened is a record batch that is not loaded yet.
 type opened struct {
 	decoder
@@ -124,11 +174,7 @@ func (o *opened) load(reserve func(int64) error) (b *batch, err error) {
 	l := newLoader(o.message.header, o.body, o.message.version, reserve)
 	l.dictionaries = o.dictionaries
 	for _, c := range o.schema.columns {
-		v := l.load(c, c.place > 0)
-		if v.rows != b.rows {
-			fail("column %q has %d values for %d rows", c.Name, v.rows, b.rows)
-		}
-		if c.place > 0 {
+		if v := l.load(c, c.place > 0); c.place > 0 {
 			b.members[c.place-1] = v
 		}
 	}
@@ -150,6 +196,7 @@ func (o *opened) name(err *error) {
 // stream is the lines of a stream that is read from start to end.
 type stream struct {
 	r       *bufio.Reader
+	isFile  bool // which ends with a footer
 	decoder *decoder
 	opened  *opened
 	batch   *batch // that is being written; nil for none
@@ -162,12 +209,12 @@ type stream struct {
 func newStream(r io.Reader, o format.Options) (*stream, error) {
 	s := &stream{r: bufio.NewReaderSize(r, 64<<10)}
 	head, _ := s.r.Peek(arrow.Align)
-	if isFile(head) {
+	if s.isFile = isFile(head); s.isFile {
 		_, _ = s.r.Discard(arrow.Align)
 	}
-	m, _, err := readMessage(s.r)
+	m, _, err := s.message()
 	switch {
-	case err != nil && isFile(head): // polars leaves out what precedes the schema
+	case err != nil && s.isFile: // polars leaves out what precedes the schema
 		return nil, fmt.Errorf("this Arrow file cannot be read as a stream; name the file: %w", err)
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("the stream has no schema")
@@ -200,9 +247,49 @@ func (s *stream) next() ([]byte, error) {
 	return block.Lines, err
 }
 
-// read reads a message: a dictionary, or the next batch.
+// message reads the next message.
+func (s *stream) message() (m message, size int64, err error) {
+	if !s.isFile {
+		return readMessage(s.r)
+	}
+	if m, size, err = readOne(s.r); err == errEnd {
+		err = s.footer()
+	}
+	return m, size, err
+}
+
+// maxPadding is how many bytes may precede the footer of a file.
+const maxPadding = 64
+
+// footer reads what follows the messages of a file, and returns io.EOF. It refuses more than the footer:
+// the rows of another file would be lost.
+func (s *stream) footer() error {
+	const end = 4 + len(arrow.Magic)
+	var tail []byte
+	size := int64(-end)
+	for buffer := make([]byte, 4<<10); ; {
+		n, err := s.r.Read(buffer)
+		size += int64(n)
+		tail = append(tail, buffer[:n]...)
+		tail = tail[max(0, len(tail)-end):]
+		switch {
+		case err == nil:
+			continue
+		case err != io.EOF:
+			return err
+		case size < 0 || !bytes.HasSuffix(tail, []byte(arrow.Magic)):
+			return errors.New("the file is truncated: it does not end with " + arrow.Magic)
+		}
+		if padding := size - int64(binary.LittleEndian.Uint32(tail)); padding < 0 || padding > maxPadding {
+			return errors.New("the stream continues after the end of an Arrow file; name the files instead")
+		}
+		return io.EOF
+	}
+}
+
+// read reads a message: the schema of another stream, a dictionary, or the next batch.
 func (s *stream) read() (err error) {
-	m, size, err := readMessage(s.r)
+	m, size, err := s.message()
 	if err != nil {
 		return err
 	}
@@ -211,8 +298,17 @@ func (s *stream) read() (err error) {
 		return err
 	}
 	s.size += size + m.body
+	if err := s.decoder.check(m); err != nil {
+		return err
+	}
 	content := body{data: data, length: m.body}
 	switch m.kind {
+	case arrow.SchemaMessage:
+		next, err := s.decoder.follow(m)
+		if err == nil {
+			s.decoder = next
+		}
+		return err
 	case arrow.DictionaryMessage:
 		return s.decoder.addDictionary(m, content, parallel.Limit(s.size))
 	case arrow.BatchMessage:
@@ -220,5 +316,5 @@ func (s *stream) read() (err error) {
 		s.batch, err = s.opened.load(within(columns, parallel.Limit(s.size)))
 		return err
 	}
-	return fmt.Errorf("a message of the unknown kind %d", m.kind)
+	return nil
 }

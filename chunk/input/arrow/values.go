@@ -206,6 +206,8 @@ func (l *loader) buffer(c *column, read bool, size int64) []byte {
 		fail("column %q has a buffer outside its record batch", c.Name)
 	case length == 0:
 		return l.least(c, nil, size)
+	case at%arrow.Align != 0:
+		fail("column %q has a buffer at byte %d, which is no multiple of %d", c.Name, at, arrow.Align)
 	}
 	l.take(length)
 	data := l.body.read(at, length)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -178,16 +179,17 @@ func formatOf(head []byte, whole bool, want, what, path string) (format.Format, 
 	return byEnding(head, path), nil
 }
 
-// byEnding returns the format of a table that is too short to recognize, by its file's
-// name: x.csv, x.csv.gz. Everything else is JSON lines.
+// byEnding returns the format of a table that is too short to recognize, or whose first bytes are
+// damaged, by its file's name: x.csv, x.csv.gz. Everything else is JSON lines.
 func byEnding(head []byte, path string) format.Format {
 	content := bytes.TrimSpace(head)
-	if len(content) == 0 || content[0] == '{' || content[0] == '[' {
+	if isText := !slices.Contains(content, 0); len(content) == 0 || isText && (content[0] == '{' || content[0] == '[') {
 		return jsonl
 	}
 	path = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(path), ".gz"), ".zst")
+	ending := strings.TrimPrefix(filepath.Ext(path), ".")
 	for _, f := range formats {
-		if f.Stream != nil && strings.HasSuffix(path, "."+f.Name) {
+		if f.Name == ending || slices.Contains(f.Endings, ending) {
 			return f
 		}
 	}

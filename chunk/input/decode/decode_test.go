@@ -232,6 +232,12 @@ func TestTables(t *testing.T) {
 		{"x.csv", "", "jsonl"},
 		{"x.parquet", "{\"a\":1}\n", "jsonl"},
 		{"x", "PAR1", "parquet"},
+		{"x.parquet", "PAQ1\x15\x04\x15\x10", "parquet"},
+		{"x.arrow", "ARSOW1\x00\x00", "arrow"},
+		{"x.feather", "\x01RROW1\x00\x00", "arrow"},
+		{"x.arrows", "\x7f\xff\xff\xff\x10\x00\x00\x00", "arrow"},
+		{"x.arrow", "{RROW1\x00\x00", "arrow"},
+		{"x.lines", "\x7f\xff\xff\xff\x10\x00\x00\x00", "jsonl"},
 	} {
 		f, err := formatOf([]byte(c.content), true, "", "input", c.name)
 		if err != nil || f.Name != c.want {

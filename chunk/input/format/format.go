@@ -20,6 +20,8 @@ const SniffBytes = 64 << 10
 type Format struct {
 	// Name is the value of the setting that selects the format: "csv".
 	Name string
+	// Endings are how the names of its files end, besides the name of the format.
+	Endings []string
 	// Rows: line numbers count rows, not lines of the file.
 	Rows bool
 	// Match recognizes the format by the first bytes of the decompressed content. If whole
