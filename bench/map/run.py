@@ -52,7 +52,7 @@ subprocess.run(["gpurun", "run", "-q", "-k", "kernel.py:statistics", "--python",
 CALL
 """
 
-# In the order in which each round runs them: those that are compared follow each other.
+# In the order in which a round runs them, forward or backward in turns: those that are compared follow each other.
 SIDES = {
     "gpurun run, jsonl": RUN,
     "gpurun.map, jsonl": OURS,
@@ -101,8 +101,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prepare(folder, options.records)
         seconds = {name: [] for name in SIDES}
-        for _ in range(options.rounds):
-            for name in seconds:
+        for turn in range(options.rounds):
+            for name in list(seconds)[::-1 if turn % 2 else 1]:
                 output = os.path.join(folder, "out.jsonl" if "jsonl" in name else "out.parquet")
                 script = os.path.join(folder, "side.py")
                 with open(script, "w") as file:
