@@ -130,15 +130,6 @@ func (d *decoder) check(m message) (err error) {
 	return nil
 }
 
-// fields returns how many columns a column is, with its children.
-func (c *column) fields() int {
-	n := 1
-	for _, child := range c.children {
-		n += child.fields()
-	}
-	return n
-}
-
 // opened is a record batch that is not loaded yet.
 type opened struct {
 	decoder

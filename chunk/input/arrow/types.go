@@ -267,3 +267,12 @@ func (c *column) decimal(digits, scale, width int) {
 func integers(write func([]byte, int64) []byte) func(dst, v []byte) []byte {
 	return func(dst, v []byte) []byte { return write(dst, arrow.Integer(v, false)) }
 }
+
+// fields returns how many columns a column is, with its children.
+func (c *column) fields() int {
+	n := 1
+	for _, child := range c.children {
+		n += child.fields()
+	}
+	return n
+}
