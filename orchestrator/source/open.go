@@ -102,8 +102,7 @@ const (
 	mostChunkBytes  = 256 << 20
 )
 
-// mostLeastBytes bounds what a chunk of a decoded file waits for: nobody computes its first record
-// before.
+// mostLeastBytes limits how much the first record of a chunk waits for: workers get it with the chunk.
 const mostLeastBytes = 8 << 20
 
 // NewCut returns how to split an input that is not counted into about this number of chunks. Those of

@@ -3,12 +3,13 @@
 import ast
 import inspect
 import os
+import time
 import types
 
 from gpurun import _own
 from gpurun._identity import normalized
 
-_imported = {}  # path: the bytes of a file that had not changed since its import
+_imported = {}  # path and time of an import: the bytes of the file then
 _compiled = {}  # path: the bytes of a file, its functions and its constants; every call asks about the same modules
 
 
@@ -25,9 +26,12 @@ def edited(module):
                 return name
     except (OSError, SyntaxError, ValueError):
         return "its file"
-    if written <= _own.IMPORTS.of(module):
-        _imported[module.__file__] = data
-    return None if _imported.get(module.__file__) == data else "its file"
+    last = module.__file__, _own.IMPORTS.of(module)
+    if written <= last[1]:
+        _imported[last] = data
+    elif written > time.time_ns():  # by another clock: reloading would not help
+        _imported.setdefault(last, data)
+    return None if _imported.get(last) == data else "its file"
 
 
 def _different(module, data):

@@ -247,7 +247,7 @@ def merge(output, *, clean=False, force=False):
 
 
 def _complete(function, settings):
-    """Let completion in notebooks offer the settings, too, of which there are names and types."""
+    """Let completion in notebooks offer settings, too: names with their types."""
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     others = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)

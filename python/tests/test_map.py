@@ -446,7 +446,7 @@ class Maps(Session):
         printed = io.StringIO()
         with contextlib.redirect_stderr(printed):
             result = call()
-        self.assertEqual(printed.getvalue(), "")  # nobody has touched the input, which is a copy
+        self.assertEqual(printed.getvalue(), "")  # no notice that the input was touched: it is a copy
         self.assertGreater(result.report["resumed"], 0)
         self.assertEqual([record["m"] for record in result], list(range(0, 200, 2)))
 
@@ -681,6 +681,11 @@ class Maps(Session):
             self.assertEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
             with open("own_module.py", "a", encoding="utf-8") as file:
                 file.write("LIMIT = 2 * 3\n")
+            os.utime("own_module.py", (time.time() + 1e6,) * 2)  # the clock of another machine
+            with self.assertRaisesRegex(gpurun.CannotTravel, "own_module was imported before"):
+                Function(lambda batch: own_module.cut)
+            os.utime("own_registry.py", (time.time() + 1e6,) * 2)
+            Function(lambda batch: own_registry.kind)
             importlib.reload(own_module)
             self.assertNotEqual(Function(lambda batch: {"n": [len(own_module.cut(text)) for text in batch["text"]]}).digest, cut.digest)
 
